@@ -19,7 +19,7 @@ from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
 from medal_judges.data_prep.share_bars import share_panel
 from medal_judges.report.console import Printout
 from medal_judges.report.figure import Bar, Bars, Figure
-from medal_judges.report.page import Page, Section, counted, facts_section
+from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import (
     Cell,
     Row,
@@ -79,7 +79,7 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     return Page(
         "stats",
         f"Statistics of {stats.name}",
-        counted(counts),
+        count_text(counts),
         [
             Section("texts", "Dialogues and texts", texts, _TEXTS, "Texts"),
             Section("maps", "Chatbots by languages", maps, _MAPS),

@@ -18,7 +18,7 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Figure, Intervals, span_of
-from medal_judges.report.page import Page, Section, counted, facts_section
+from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Row, Share, Table, estimate_words, slug
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
 from medal_judges.stats.correlation import (
@@ -293,7 +293,7 @@ def agreement_page(
     return Page(
         name="agreement",
         title=title,
-        subtitle=counted([(len(widest), "dimension"), (len(langs), "language")]),
+        subtitle=count_text([(len(widest), "dimension"), (len(langs), "language")]),
         sections=sections,
         leads=__package__,
         tables={slug(table.title): table for table in tables if table.rows},

@@ -21,7 +21,7 @@ from medal_judges.report.page import (
     Page,
     Section,
     Sheet,
-    counted,
+    count_text,
     facts_section,
 )
 from medal_judges.report.table import (
@@ -84,7 +84,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
     return Page(
         name="report",
         title=benchmark.title,
-        subtitle=counted(counts),
+        subtitle=count_text(counts),
         sections=[
             Section("leaderboard", "Leaderboard", blocks),
             Section("languages", "Languages", languages),

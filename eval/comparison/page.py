@@ -16,7 +16,7 @@ from medal_judges.report.page import (
     Block,
     Page,
     Section,
-    counted,
+    count_text,
     facts_section,
     fragment,
 )
@@ -66,7 +66,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
     return Page(
         name="compare",
         title=f"Compared: {named}",
-        subtitle=counted(counts),
+        subtitle=count_text(counts),
         sections=_sections(comparison, blocks),
         tables=tables,
         figures=figures,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.eval.scores.bad import BadScores
-from medal_judges.report.page import counted
+from medal_judges.report.page import count_text
 from medal_judges.report.table import (
     Share,
     estimate_words,
@@ -172,7 +172,7 @@ def pairing_words(pair: PairResult) -> str:
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
-        texts.append(counted([(difference.shared, "context")]))
+        texts.append(count_text([(difference.shared, "context")]))
     if difference.rows != (difference.shared, difference.shared):
         texts.append("{:,} and {:,}".format(*difference.rows))
     if any(difference.left_out):

@@ -46,7 +46,7 @@ _MCNEMAR_NOTE = (
 _MEANS_NOTE = (
     "Spearman of each graded dimension, averaged.\n\nDSTC-12 ranks by the mean absolute "
     "correlation; in the mean positive one a negative correlation counts 0. Dimensions without a "
-    "figure are left out and counted."
+    "statistic are left out and counted."
 )
 
 

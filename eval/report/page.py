@@ -44,7 +44,7 @@ from medal_judges.report.page import (
     Section,
     Sheet,
     chat_block,
-    counted,
+    count_text,
     fragment,
 )
 from medal_judges.report.table import (
@@ -109,7 +109,7 @@ def report_page(
     return Page(
         name="report",
         title=title,
-        subtitle=counted(counts),
+        subtitle=count_text(counts),
         sections=[
             Section("summary", "In short", summary),
             Section(
@@ -161,7 +161,9 @@ def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
             turns = chat_block(chat.turns, chat.contributions)
             folds.append(Fold(_heading(chat), [turns]))
         heading = f"{mechanism[:1].upper()}{mechanism[1:]}"
-        yield Fold(f"{heading}: {counted([(len(chats), 'chat')])}", folds, is_open=True)
+        yield Fold(
+            f"{heading}: {count_text([(len(chats), 'chat')])}", folds, is_open=True
+        )
 
 
 def _heading(chat: WorstChat) -> str:

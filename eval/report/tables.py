@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from medal_judges.eval.report.estimates import Part, ReportEstimates
 from medal_judges.eval.scores.scores import Scores
-from medal_judges.report.page import Sheet, counted
+from medal_judges.report.page import Sheet, count_text
 from medal_judges.report.table import (
     Cell,
     Row,
@@ -93,7 +93,7 @@ def part_table(
 
 def answer(scores: Scores, estimates: ReportEstimates) -> str:
     """Returns how good the rows of ``scores`` are by ``estimates``, in a sentence."""
-    count = counted([(scores.rows, scores.unit)])
+    count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
         return f"{count}, none of them scored: {scores.failures()}."

@@ -31,7 +31,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import Printout, shorten
-from medal_judges.report.page import Page, Section, counted, facts_section
+from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Light, Row, Table, estimate_words
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
@@ -388,7 +388,7 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
     return Page(
         name="trial",
         title=f"Trial: {', '.join(result.judge for result in results)}",
-        subtitle=counted(counts),
+        subtitle=count_text(counts),
         sections=[Section("checks", "Checks", [table], _LEAD), facts_section(facts)],
         tables={"trial": table},
         record={"trials": [asdict(result) for result in results]},

@@ -68,7 +68,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             "shipped judge or a hub id OWNER/NAME",
             hint=f"{did_you_mean(repo_id, names)}shipped: {', '.join(names)}",
         )
-    with _explained(repo_id):
+    with _wrap_errors(repo_id):
         from huggingface_hub import hf_hub_download
 
         # judge.json first, so that a repository that is not a judge costs one small file.
@@ -84,7 +84,7 @@ def download(
     ``patterns``, and returns the folder. Raises HubError if that fails."""
     from huggingface_hub import snapshot_download
 
-    with _explained(repo_id):
+    with _wrap_errors(repo_id):
         allowed: Any = patterns
         return Path(
             snapshot_download(repo_id, revision=revision, allow_patterns=allowed)
@@ -128,7 +128,7 @@ def push_folder(
     from huggingface_hub import HfApi
 
     api = HfApi()
-    with _explained(repo_id):
+    with _wrap_errors(repo_id):
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if private and api.repo_info(repo).private is False:
             raise HubError(
@@ -156,7 +156,7 @@ def push_folder(
 
 
 @contextmanager
-def _explained(repo_id: str) -> Iterator[None]:
+def _wrap_errors(repo_id: str) -> Iterator[None]:
     """Raises errors of huggingface_hub, of the network and of the disk as HubError."""
     try:
         yield

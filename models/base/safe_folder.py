@@ -175,7 +175,7 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(marks, list) and len(marks) > _MOST_MARKS:
         yield f"has {len(marks):,} added tokens, and at most {_MOST_MARKS:,} are allowed"
     growth = 1
-    steps = list(_typed(content.get("normalizer")))
+    steps = list(_typed_objects(content.get("normalizer")))
     for step in steps:
         if step["type"] not in _NORMALIZERS:
             yield f"has the normalizer {step['type']!r:.80}, which is not allowed"
@@ -185,7 +185,7 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
         growth *= _growth(step)
     if growth > _MOST_GROWTH or len(steps) > _MOST_STEPS:
         yield "has a normalizer that blows text up"
-    for step in _typed(content.get("post_processor")):
+    for step in _typed_objects(content.get("post_processor")):
         is_template = {"Sequence", "SpecialToken"} & step.keys()
         if step["type"] not in _PROCESSORS and not is_template:
             yield f"has the post-processor {step['type']!r:.80}, which is not allowed"
@@ -207,7 +207,7 @@ def _growth(step: Mapping[str, Any]) -> int:
     return max(1, *map(len, texts))
 
 
-def _typed(content: object) -> Iterator[dict[str, Any]]:
+def _typed_objects(content: object) -> Iterator[dict[str, Any]]:
     """Yields the objects in ``content`` that state a type."""
     for part in _objects_in(content):
         if "type" in part and isinstance(part["type"], str):

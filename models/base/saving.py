@@ -130,7 +130,7 @@ def load_judge(
         return _load_folder(judge_folder(source, revision), options)
     try:
         settings = read_yaml(described)
-        settings |= placed(settings, options, described)
+        settings |= place_options(settings, options, described)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
     return judge_of_settings(settings, described)
@@ -372,7 +372,7 @@ _LLM_FAMILIES = ("prompted", "followup", "geval", "gptscore")
 _OWN_FIELDS = ("unieval", "endex")  # families with settings of these names
 
 
-def placed(
+def place_options(
     settings: Mapping[str, object],
     options: Mapping[str, object],
     name: str,

@@ -182,7 +182,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     """Returns similarities [T, 7] of turns with earlier turns; 0 if there are none. ``cosines`` [T,
     T] are those of the turns' vectors. For the centred ones the mean of all turns of the dialogue,
     also of later turns, is subtracted."""
-    centred = _centred(cosines)
+    centred = _centre(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
     for side in (0, 1):
         turns, partners = np.flatnonzero(roles == side), np.flatnonzero(roles != side)
@@ -212,7 +212,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     return table
 
 
-def _centred(cosines: Floats) -> Floats:
+def _centre(cosines: Floats) -> Floats:
     """Returns the cosines [T, T] of unit vectors less their mean, from the ``cosines`` of the
     vectors."""
     with_mean = cosines.mean(axis=1)

@@ -39,7 +39,7 @@ class DialogueText:
             if len(ids) <= self.max_tokens:
                 rendered.append(RenderedDialogue(text, ids))
             else:
-                rendered.append(self._shortened(lines))
+                rendered.append(self._shorten(lines))
         return rendered
 
     def lines(self, dialogue: Dialogue) -> list[str]:
@@ -53,7 +53,7 @@ class DialogueText:
         ids: list[int] = self.tokenizer(text, verbose=False, **options).input_ids
         return ids
 
-    def _shortened(self, lines: Sequence[str]) -> RenderedDialogue:
+    def _shorten(self, lines: Sequence[str]) -> RenderedDialogue:
         """Returns the text without the oldest turns that do not fit. If the last turn alone is too
         long, its end is cut.
         """

@@ -178,7 +178,8 @@ def _shipped_files() -> set[str]:
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
-    """Loads the member of a config. Raises JudgeLoadError."""
+    """Loads the member ``name`` of ``config``. Raises JudgeLoadError if its judge cannot be
+    loaded."""
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
@@ -275,7 +276,7 @@ class HybridJudge(Judge):
                 f"member {name}: the good end of {own_name!r} is {good!r}"
             )
 
-    def needed(self, member: str, dimensions: Sequence[str]) -> list[str]:
+    def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
         """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
         names: dict[str, None] = {}
         for dimension in dimensions:
@@ -360,7 +361,7 @@ class HybridJudge(Judge):
     ) -> list[Judgement]:
         answers: list[dict[str, Judgement]] = [{} for _ in requests]
         for name, member in self.members.items():
-            needed = self.needed(name, dimensions)
+            needed = self.needed_dimensions(name, dimensions)
             if not needed:
                 continue
             # All requests of a call are of one level. The dialogue of a request ends at the judged
@@ -374,9 +375,9 @@ class HybridJudge(Judge):
             for row, judgement in zip(answers, judgements, strict=True):
                 row[name] = judgement
         pairs = zip(requests, answers, strict=True)
-        return [self._combined(request, row, dimensions) for request, row in pairs]
+        return [self._combine(request, row, dimensions) for request, row in pairs]
 
-    def _combined(
+    def _combine(
         self,
         request: ScoreRequest,
         answers: Mapping[str, Judgement],

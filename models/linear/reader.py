@@ -92,7 +92,7 @@ class TurnScale:
         arrays = {"mean": self.mean, "deviation": self.deviation, "centre": self.centre}
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
-    def standardised(
+    def standardise(
         self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
     ) -> Floats:
         """Returns the first features [T, at most F], standardised and clipped at ``limit``."""
@@ -153,7 +153,7 @@ class DialogueReader:
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
         """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
         the maximum number of padded tokens in a batch."""
-        starts = [self._skipped(dialogue) for dialogue in dialogues]
+        starts = [self._count_skipped(dialogue) for dialogue in dialogues]
         spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
         pieces = self._pieces([turn.content for span in spans for turn in span])
         vectors: dict[str, Vectors] = {}
@@ -175,7 +175,7 @@ class DialogueReader:
                 reading.text_vector = vectors[text]
         return readings
 
-    def _skipped(self, dialogue: Dialogue) -> int:
+    def _count_skipped(self, dialogue: Dialogue) -> int:
         """Returns the number of oldest turns that are not read. The last answer is always read."""
         if self.encoder is None:
             return 0
@@ -249,7 +249,7 @@ class DialogueReader:
         if self.reactions is None or not readings:
             return
         roles = [reading.roles for reading in readings]
-        measures = self.scale.standardised(
+        measures = self.scale.standardise(
             join(readings, "measures"),
             np.concatenate(roles),
             self.config.limit,
@@ -265,7 +265,7 @@ class DialogueReader:
         """Returns the columns of each turn [T, F + W] of all ``readings``: its features,
         standardised, then its vector."""
         sides = join(readings, "roles")
-        standardised = self.scale.standardised(
+        standardised = self.scale.standardise(
             join(readings, "features"), sides, self.config.limit
         )
         centred = join(readings, "vectors") - self.scale.centre[sides]

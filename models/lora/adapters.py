@@ -164,7 +164,7 @@ def network_with(
     return network
 
 
-def placed(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
+def place_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
     """Returns the ``network`` on ``device`` in ``dtype``.
 
     A quantised network keeps its device and its dtype.

@@ -27,7 +27,7 @@ from medal_judges.models.lora.adapters import (
     load_adapted,
     named_base,
     network_with,
-    placed,
+    place_network,
     save_adapted,
     with_base,
 )
@@ -86,7 +86,7 @@ class GenerativeLoraJudge(PromptedJudge):
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: Device, dtype: str) -> None:
-        self.net = placed(self.net, self.lora, device, dtype)
+        self.net = place_network(self.net, self.lora, device, dtype)
         self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
     @classmethod

@@ -28,7 +28,7 @@ from medal_judges.models.lora.adapters import (
     load_adapted,
     named_base,
     network_with,
-    placed,
+    place_network,
     save_adapted,
     with_base,
 )
@@ -50,7 +50,7 @@ class LoraJudge(SequenceJudge):
         return ChatTemplate(self.tokenizer)
 
     def place(self, device: Device, dtype: str) -> None:
-        self.net = placed(self.net, self.config, device, dtype)
+        self.net = place_network(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
         self.fit_batches(self.device)
 

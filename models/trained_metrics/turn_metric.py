@@ -370,7 +370,7 @@ class UniEvalJudge(TurnMetric):
                 continue
             answers = sentences(response) if "by" in question else [response]
             for answer in answers:
-                text, dropped = self._fitted(question, answer, before, fact)
+                text, dropped = self._fit(question, answer, before, fact)
                 queries.inputs.append((name, turn, self._tokens(text, turn, queries)))
                 if "dialogue history" in question["fields"]:
                     queries.dropped.update(range(dropped))
@@ -386,7 +386,7 @@ class UniEvalJudge(TurnMetric):
                 return fact
         return ""
 
-    def _fitted(
+    def _fit(
         self,
         question: Mapping[str, Any],
         answer: str,

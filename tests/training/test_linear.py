@@ -65,7 +65,7 @@ def problem(units: list[float], **settings: Any) -> Search:
     return Search(reader, examples, columns, folds=[], seed=3)
 
 
-def standardised(columns: np.ndarray) -> np.ndarray:
+def standardise(columns: np.ndarray) -> np.ndarray:
     return np.asarray(StandardScaler().fit_transform(columns))
 
 
@@ -101,10 +101,10 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     if len(set(classes.tolist())) == 1:
         return
     oracle = MLPClassifier(**network, random_state=3)
-    oracle.fit(standardised(columns), classes)
-    expected = oracle.predict_proba(standardised(columns))
+    oracle.fit(standardise(columns), classes)
+    expected = oracle.predict_proba(standardise(columns))
     assert np.abs(chances[:, oracle.classes_] - expected).max() < 1e-6
-    argmax = oracle.predict(standardised(columns)) / top
+    argmax = oracle.predict(standardise(columns)) / top
     assert head.units(columns, "argmax") == pytest.approx(argmax, abs=1e-9)
     mean = expected @ oracle.classes_ / top
     assert head.units(columns, "expected") == pytest.approx(mean, abs=1e-6)
@@ -112,7 +112,7 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
 
 def test_ridge_and_logistic_are_scikit_learn_s() -> None:
     here = problem(UNITS)
-    columns, x = here.columns, standardised(here.columns)
+    columns, x = here.columns, standardise(here.columns)
     x[:, 3:] *= 0.5  # columns of vectors
     ridge = here.head(ALL, OVERALL, {"alpha": 3.0 / 40, "share": 0.5})
     # there a row has a weight of 1

@@ -92,7 +92,7 @@ def _pairs(
     turns = np.arange(1, max(1, min(len(roles) - 1, _MOST_TURNS)))
     answered = turns[(roles[turns] == 1) & (roles[turns + 1] == 0)]
     unit = torch.from_numpy(reading.texts).float()
-    measures = reader.scale.standardised(reading.measures, roles, reader.config.limit)
+    measures = reader.scale.standardise(reading.measures, roles, reader.config.limit)
     context = [vectors[answered] for vectors in context_of(unit)]
     return [
         *context,

@@ -172,7 +172,7 @@ def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
     return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
-def shortened(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
+def shorten(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
     """Returns the turns of a dialogue, cut to about ``limit`` characters in all, an equal share for
     each turn."""
     share = max(limit // len(dialogue.turns), 1)
@@ -194,7 +194,7 @@ def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
     return Section("facts", "How it was made", [pairs] if pairs else [])
 
 
-def counted(counts: Iterable[tuple[int, str]]) -> str:
+def count_text(counts: Iterable[tuple[int, str]]) -> str:
     """Returns counts with their names, in the plural if needed: ``2 judges · 1 set``."""
     texts = []
     for n, name in counts:

@@ -125,7 +125,7 @@ def system_difference(
     parts = _parts(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
-        corrected = _corrected(systems, parts, label_span)
+        corrected = _correct(systems, parts, label_span)
     pairing: Pairing = "unpaired"
     if shared.any():
         is_whole = all(rows.all() for rows in inside)
@@ -199,7 +199,7 @@ def _judge(
     return difference_from(_join_parts(left_out_means(samples)), reason, span, extra)
 
 
-def _corrected(
+def _correct(
     systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
 ) -> Difference:
     """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one

@@ -116,7 +116,7 @@ def _printout(
     if estimate.value is None:
         answer += f" no judge has a {name} ({estimate.reason})."
     else:
-        answer += f" {best.judge} agrees best with people, {name} "
+        answer += f" {best.judge} has the highest {name} with people, "
         answer += estimate_words(estimate)
         answer += f" ({best.n} rows, coverage {percent(best.scored / best.n)})."
     with_interval: Sequence[str] = ()

@@ -31,7 +31,7 @@ from medal_judges.models.base.judge import (
     truncation_text,
 )
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cost import in_dollars, total_usage
+from medal_judges.models.llm.cost import total_usage, usage_text
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
@@ -187,7 +187,7 @@ class ScoreReport:
         if self.changed:
             resumed += f", {self.changed} chats changed since"
         yield f"{self.total} judgements ({resumed}), coverage {coverage}"
-        if spent := in_dollars(self.usage):
+        if spent := usage_text(self.usage):
             yield f"  {spent}"
         for reason, count in self.failures.most_common():
             yield f"  unscored: {count} x {reason}"

@@ -40,7 +40,7 @@ ROOM_LIMITS = {
 }
 # What a person must know.
 SURFACE_LIMITS = {
-    "keys": 280,  # 300
+    "keys": 279,  # 300
     "configs": 49,  # 60
     "tests_lines": 28_746,  # 30,000
     "benchmarks_lines": 3_499,  # 3,500

@@ -99,7 +99,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def bounds(self, label: str) -> Rescale | None:
-        """Returns ``rescale`` of one label."""
+        """Returns the rescaling of the source's dimension ``label``: ``rescale``, or its entry for
+        ``label`` if it is a mapping. None keeps the linear map from the declared scale."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale

@@ -60,7 +60,7 @@ def fit_by_steps(
     with whole_weights():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
-            copy_start(judge, Path(config.start))
+            copy_start_weights(judge, Path(config.start))
     checkpoints = folder / CHECKPOINTS
     record = run_record(config, dimensions, rows.facts)
     with args.main_process_first(desc="the cache of token ids"):
@@ -157,7 +157,7 @@ def close_group() -> None:
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
 
 
-def copy_start(
+def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:

@@ -40,8 +40,12 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 def tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns tasks for ``annotator`` from ``rows``, (key, row) pairs in their order. They contain
-    no id, model, source or label, which could reveal the chatbot or a model's opinion."""
+    """Returns Label Studio tasks, one for each (key, row) pair of ``rows`` in their order.
+
+    A task has the key, a running number, the language and the turns, and ``assigned_to`` if there
+    is an ``annotator``. It has no id, model, source or label, which could reveal the chatbot or a
+    model's opinion.
+    """
     tasks = []
     for number, (key, row) in enumerate(rows, 1):
         turns = []

@@ -302,13 +302,14 @@ class GenerationRun(JobRunner[DialogueState]):
             load += share if state.chatbot is None else 1
         while load < self.config.at_once and (id := next(self._next, None)) is not None:
             if id in self.accepted:
-                load += self._spread(self.accepted[id])
+                load += self._start_dialogues(self.accepted[id])
             elif id not in self.failed and id not in self.active:
                 self.active[id] = DialogueState(id, *self.openers[id], self.config)
                 load += share
 
-    def _spread(self, opener: DialogueState) -> int:
-        """Adds the dialogues of an accepted first message that do not exist yet."""
+    def _start_dialogues(self, opener: DialogueState) -> int:
+        """Adds the dialogues that begin with ``opener``, an accepted first message, and do not
+        exist yet. Returns their number."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)
@@ -347,4 +348,4 @@ class GenerationRun(JobRunner[DialogueState]):
 
     def on_answer(self, job: DialogueState) -> None:
         if job.opened:
-            self._spread(job)
+            self._start_dialogues(job)

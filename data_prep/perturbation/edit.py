@@ -114,8 +114,8 @@ def attach(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` and ``right`` in ``lang`` on two lines (``line_end``), or on one line with a
-    full stop between them."""
+    """Returns ``left`` and ``right`` in ``lang`` on two lines (``line_end``), or on one line.
+    There, ``left`` gets a full stop if it has no end mark."""
     left = left.rstrip()
     right = right.lstrip()
     if not left or not right:
@@ -128,8 +128,8 @@ def attach(
 
 
 def glue(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts`` joined to one text in ``lang``, with a full stop after each but the
-    last."""
+    """Returns ``parts`` joined to one text in ``lang``. A part without an end mark gets a full
+    stop, except for the last."""
     text = ""
     for part in parts:
         text = attach(text, part, lang)

@@ -23,12 +23,12 @@ ISSUE_BEHAVIOURS = {
 def issues_by_dialogue(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one dialogue-level row for each conversation of ``rows``, which are turns, with the
-    labels of MEDAL's issues. A label is 1 if any turn has one of the behaviours of the issue.
+    """Yields one row of level ``dialogue`` for each conversation in ``rows``, which are single
+    turns. The row has the longest of the conversation's dialogues.
 
-    A label is None if no turn has the issue and a turn has no answer. The labels by models, in
-    ``extra["machine_labels"]``, become labels of the conversation alike. An annotator position is
-    not the same person in every row.
+    Labels are MEDAL's issues, one for each annotator position: 1 if any turn has a behaviour of the
+    issue, otherwise None if a turn has no rating, otherwise 0. ``extra["machine_labels"]`` is
+    combined in the same way, by model. The same position can be another person in another row.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:

@@ -42,14 +42,16 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge: ``path`` is a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of
-    configs/judges/. Or its scores: ``predictions`` maps sets to files of judgements, or to CSV
-    tables of ``id``, ``turn`` (turn level) and scores.
+    """A judge, by exactly one of ``path`` and ``predictions``. ``name`` is its name in the tables.
 
-    ``dimensions`` maps a dimension of the sets (or an injected issue) to the judge's name for it,
-    and overrides the set's mapping. ``optional``: skip with a note if its folder, weights, package
-    or key are missing. ``published_as``: the judge's name in configs/published.yaml, and ``model``
-    its model's there, if that is not the name of its language model or encoder.
+    ``path`` is a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of configs/judges/, which
+    is loaded with ``options``. ``predictions`` maps sets to files of its judgements, or to CSV
+    tables of ``id``, ``turn`` (turn level) and scores. ``dimensions`` maps a dimension of the sets
+    (or an injected issue) to the judge's name for it, and overrides the set's mapping. ``optional``
+    skips the judge with a note if its folder, weights, package or key are missing.
+
+    ``published_as`` is the judge's key in configs/published.yaml. ``model`` is the name of its
+    model there, and is needed only if its language model or encoder has another name.
     """
 
     name: str

@@ -83,7 +83,7 @@ def compare(
         for part in bad.values():
             if part.scale == scale:
                 results.append(samples.compare_on(scale, part))
-    results, comparisons = _correct_for_all(results)
+    results, comparisons = _correct_and_sort(results)
     for result in results:
         notes += _notes_on(result)
     if systems.without:
@@ -108,11 +108,12 @@ def compare(
     )
 
 
-def _correct_for_all(
+def _correct_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
-    """Returns the results with the best system first, corrected by Holm over all comparisons of
-    means, and apart from them of shares of bad scores; and the number of comparisons of means."""
+    """Returns the ``results`` with the best system first, and the number of comparisons of means.
+    Holm's correction is over all comparisons of means, and separately over all comparisons of
+    shares of bad scores."""
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):

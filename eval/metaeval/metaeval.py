@@ -130,7 +130,7 @@ def evaluate(
     >>> result.row.n, result.row.coverage
     (12, 1.0)
     """
-    joined = judge if isinstance(judge, Joined) else _join(judge, rows)
+    joined = judge if isinstance(judge, Joined) else _score_and_join(judge, rows)
     if dimensions is None:
         scored: set[str] = set()
         for judgement in filter(None, joined.judgements):
@@ -174,7 +174,7 @@ def evaluate(
     return results
 
 
-def _join(
+def _score_and_join(
     judge: Judge | Iterable[Judgement], rows: Sequence[LabelledDialogue]
 ) -> Joined:
     """Returns the rows with their judgements. A judge scores them first."""

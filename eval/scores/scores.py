@@ -92,7 +92,8 @@ class Scores:
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the dimensions that the judge scored, without those of bad scores."""
+        """Returns the names of the dimensions that the judge scored. Those in ``bad`` are left out,
+        because they are made from the scores of others."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -205,11 +206,12 @@ def load_scores(
 def read_scales(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns the scale and the scores (NaN if unscored) of each ``chosen`` dimension of a table of
-    judgements, by default of all, without those that no row has a score of.
+    """Returns two mappings by dimension of ``frame``, a table of judgements: its scale, and its
+    scores (NaN if unscored). ``chosen`` names the dimensions (default: all). Dimensions for
+    which no row has a score are left out.
 
-    Raises ConfigError for an unknown dimension, DataError for a dimension whose scale is not stated
-    and for a score outside its scale.
+    Raises ConfigError for an unknown dimension. Raises DataError for a dimension whose scale is not
+    stated and for a score outside its scale.
     """
     column_of = frame.attrs["dimensions"]
     if not len(frame):

@@ -120,11 +120,13 @@ def make_plan(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> TrialPlan:
-    """Applies every edit to every dialogue that can carry it, up to ``per_check`` pairs each.
+    """Returns the plan of the trial ``config``: each edit applied to every dialogue that can carry
+    it, up to ``per_check`` pairs for each edit.
 
-    ``data`` is a file or spec; default: the chitchat package and the shipped conversations. The
-    choice of dialogues and the random numbers depend only on the seed, the dialogue's id and the
-    edit's name. Raises ConfigError if no dialogue is left.
+    ``data`` is a file or spec (default: the chitchat package and the shipped conversations).
+    ``options`` say how to read a file, and ``reading`` collects its problems. The choice of
+    dialogues and the random numbers depend only on the seed, the dialogue's id and the edit's name.
+    Data that is not available becomes a note. Raises ConfigError if no dialogue is left.
     """
     notes: list[str] = []
     rows: list[LabelledDialogue] = []

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from medal_judges.config import PACKAGED, shipped_names
 from medal_judges.errors import HubError, did_you_mean
@@ -61,7 +60,8 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     not OWNER/NAME is refused without a request to the Hub.
     """
     owner = repo_id.partition("/")[0]
-    if not is_hub_id(repo_id) or Path(owner).is_dir():
+    # A folder of this project is never the owner of a repository.
+    if not is_hub_id(repo_id) or owner in ("configs", "runs") or Path(owner).is_dir():
         names = [*PACKAGED, *shipped_names("judges")]
         raise HubError(
             f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
@@ -85,9 +85,12 @@ def download(
     from huggingface_hub import snapshot_download
 
     with _wrap_errors(repo_id):
-        allowed: Any = patterns
         return Path(
-            snapshot_download(repo_id, revision=revision, allow_patterns=allowed)
+            snapshot_download(
+                repo_id,
+                revision=revision,
+                allow_patterns=patterns,  # type: ignore[arg-type]
+            )
         )
 
 

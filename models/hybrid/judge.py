@@ -84,7 +84,8 @@ def member_and_dimension(
     key: str,
     dimension: str,
 ) -> tuple[str, str]:
-    """Returns the member and its dimension of an input ``key`` of the hybrid's ``dimension``."""
+    """Returns the (member, dimension) that the input ``key`` names: ``MEMBER:DIMENSION``, or
+    ``MEMBER`` for the member's dimension of the same name as the hybrid's ``dimension``."""
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
 
@@ -114,8 +115,9 @@ class HybridSettings(Config):
     members: Members = Field(min_length=1)
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
-    def line(self, dimension: str) -> Line:
-        """Returns the line of one dimension."""
+    def weighted_mean(self, dimension: str) -> Line:
+        """Returns the formula of ``dimension``: the mean of the members that score it, with their
+        weights divided by their sum. A single member has weight 1."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
@@ -255,7 +257,7 @@ class HybridJudge(Judge):
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(config.rubric, list(config.dimensions))
-        lines = {name: config.line(name) for name in config.dimensions}
+        lines = {name: config.weighted_mean(name) for name in config.dimensions}
         members = {}
         for name, member in config.members.items():
             members[name] = open_member(name, member)

@@ -310,7 +310,8 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def units(self, name: str, columns: Floats) -> Floats:
-        """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""
+        """Returns scores [n] on [0, 1] of the dimension ``name``, by its head, from ``columns`` [n,
+        C]. The fitted temperature is applied. The isotonic map and the threshold are not."""
         return self.heads[name].units(
             columns, self.config.decode, self.fitted(name).temperature
         )

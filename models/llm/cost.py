@@ -87,7 +87,7 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
     return total_usage(records)
 
 
-def in_dollars(usage: Mapping[str, float]) -> str:
+def usage_text(usage: Mapping[str, float]) -> str:
     """Returns the sums in ``usage`` as a text. Returns an empty text if no language model was
     used."""
     if not usage.get("input_tokens"):

@@ -33,8 +33,7 @@ def pulls(hub: Hub, home: Path, *wanted: str, **env: str) -> list[str]:
 
 def judge_folder(path: Path, kind: str) -> Path:
     judge = Judge.from_pretrained(f"configs/judges/{kind}.yaml")
-    folder = judge.save_pretrained(path / kind)
-    return folder
+    return judge.save_pretrained(path / kind)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -95,6 +94,7 @@ def test_each_trouble_is_one_line_that_names_the_repository(
     assert of_plain and not any("model.safetensors" in path for path in of_plain)
     (answer,) = pulls(hub, tmp_path / "home3", ID, HF_TOKEN="hf_wrong")
     assert answer.startswith("error|") and "hf_wrong" not in answer
+    assert pulls(hub, tmp_path / "h", "runs/mine")[0].startswith("error|no judge")
 
 
 def test_only_the_files_of_a_judge_are_downloaded(hub: Hub, tmp_path: Path) -> None:

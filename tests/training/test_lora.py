@@ -19,7 +19,7 @@ from medal_judges.training.arguments import training_arguments
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import encoder, lora
 from medal_judges.training.run import train_judge
-from medal_judges.training.steps import copy_start
+from medal_judges.training.steps import copy_start_weights
 
 from .test_resume import write_rows
 
@@ -114,9 +114,9 @@ def test_training_starts_from_a_judge_of_other_data(
             torch.nn.init.normal_(value)
     folder = first.save_pretrained(tmp_path / "first", golden=False)
     second = new_judge(config, load_rubric("medal"))  # more outputs
-    copy_start(second, folder)
+    copy_start_weights(second, folder)
     same = new_judge(config, dimensions)
-    copy_start(same, folder)
+    copy_start_weights(same, folder)
     for judge in (second, same):
         own, learnt = judge.net.state_dict(), first.net.state_dict()
         # PEFT keeps the output layer from before the training, which nothing reads.
@@ -128,7 +128,7 @@ def test_training_starts_from_a_judge_of_other_data(
     assert f"tensors of {folder}" in caplog.text
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="start: none of the 0 tensors"):
-        copy_start(second, tmp_path / "none")
+        copy_start_weights(second, tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -205,8 +205,12 @@ def folds_of(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses the settings of each dimension's head. ``columns`` [n, C] are what ``reader`` makes
-    of the ``examples``, ``folds`` as ``folds_of`` makes them."""
+    """Chooses the settings of each dimension's head by their agreement with people on held-out
+    rows.
+
+    ``columns`` [n, C] are the features that ``reader`` made of the ``examples``. ``folds`` are the
+    pairs (rows to fit on, rows to choose on) that ``folds_of`` returns. ``seed`` is for fitting.
+    """
 
     reader: DialogueReader
     examples: Sequence[TrainingExample]
@@ -251,9 +255,13 @@ class Search:
         dimension: Dimension,
         settings: Mapping[str, Any],
     ) -> float:
-        """Returns Spearman's ρ (AUC of a binary ``dimension``) of heads with ``settings`` on
-        held-out rows: the mean over folds and sources. Returns NaN if it is undefined
-        everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
+        """Returns how well heads with ``settings`` agree with people on held-out rows of
+        ``dimension``: Spearman's ρ, or AUC if it is binary. It is the mean over folds and
+        sources, and NaN if it is undefined in all.
+
+        A negative ρ is a bad value, not a strong one (ORALIS, which tunes for positive
+        correlation).
+        """
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, settings)

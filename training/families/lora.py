@@ -118,10 +118,12 @@ def _answers(
 
 
 class AnswerCollator(JudgeCollator):
-    """Pads prompts with their answers, and says at which places the network has to compute logits:
-    those before a token of an answer in any row.
+    """Pads rows of prompts with their answers.
 
-    ``labels`` [B, places] are the token that follows each place (-1: none of an answer).
+    A batch has ``input_ids`` and ``attention_mask`` [B, T], ``logits_to_keep`` [places] and
+    ``labels`` [B, places]. ``logits_to_keep`` are the positions at which the network has to compute
+    logits: the ones before a token of an answer in any row. ``labels`` is the token after each of
+    them, or -1 if it is not part of the row's answer.
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:

@@ -114,10 +114,13 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 class LocalModel(TokenModel):
     """A transformers model and its tokenizer.
 
-    The quick ways of computing are for the architectures of likelihood.TESTED.
-    ``token_budget`` bounds the tokens of one generated batch, ``context`` lowers the model's own
-    window. ``shared`` False scores continuations with one forward pass each, for comparison.
-    ``weights``: a hash of the files that the model was loaded from (default: of its parameters).
+    Only the architectures of likelihood.TESTED generate in batches and score continuations in one
+    pass with a shared prefix. Others read one sequence in a pass. ``shared`` overrides this for
+    continuations: False uses one pass each, for comparison.
+
+    ``token_budget`` bounds the padded tokens of one generated batch. ``context`` lowers the model's
+    own window. ``weights`` is a hash of the files that the model was loaded from (default: of its
+    parameters).
     """
 
     def __init__(

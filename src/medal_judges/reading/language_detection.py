@@ -58,7 +58,7 @@ def detect_language(dialogue: Dialogue) -> str | None:
         # Each part has its share of the vote. Short parts are wrong more often.
         letters: Counter[str | None] = Counter()
         for role, text in turns:
-            if role == speaker and _is_enough(text, _PART):
+            if role == speaker and _has_enough_letters(text, _PART):
                 letters[text_language(text, _PART)] += len(text)
         del letters[None]
         if letters[language] < _AGREE * letters.total():
@@ -69,7 +69,7 @@ def detect_language(dialogue: Dialogue) -> str | None:
 def text_language(text: str, letters: int = _LETTERS) -> str | None:
     """Returns the ISO 639-1 code of a text's language, None if it has less than ``letters`` letters
     or the language is not certain."""
-    if not _is_enough(text, letters):
+    if not _has_enough_letters(text, letters):
         return None
     chances: Counter[str] = Counter()
     for chance in _load_detector().compute_language_confidence_values(text):
@@ -83,7 +83,7 @@ def text_language(text: str, letters: int = _LETTERS) -> str | None:
     return None
 
 
-def _is_enough(text: str, letters: int) -> bool:
+def _has_enough_letters(text: str, letters: int) -> bool:
     return (
         sum(map(str.isalpha, text)) >= letters
         or len(_DENSE.findall(text)) >= _DENSE_LETTERS

@@ -218,7 +218,9 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
 
 
 def judgement_parser() -> Callable[[object], Judgement]:
-    """Returns ``parse_judgement`` for the lines of one file, which it gets in their order."""
+    """Returns a function that parses the lines of one file, called once for each line in order. A
+    line that states no dimensions has the dimensions of the line before. The function raises
+    RecordError as ``parse_judgement`` does."""
     before: tuple[Dimension, ...] = ()
 
     def parse_next(record: object) -> Judgement:

@@ -59,8 +59,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A panel with one estimate below another on the axis ``span``. ``ceiling``: the human ceiling,
-    a diamond on each line. ``like``: the judges like for like, rings."""
+    """A panel with one row for each of ``names``: its estimate and interval, on an axis over
+    ``span``.
+
+    ``ceiling`` is the human ceiling, a diamond on each row. ``like`` has for each row the judge's
+    agreement with the same annotators as the ceiling ("like for like"), drawn as a ring. None is no
+    ring.
+    """
 
     title: str
     names: Sequence[str]

@@ -120,7 +120,8 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the number that a cell is sorted by on the page; an empty text without one."""
+    """Returns what ``cell`` is sorted by on the page: its number, or its text if it has none. It is
+    an empty text for an estimate without a value."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value

@@ -65,7 +65,8 @@ class SystemRows:
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of the ``rows``, with ``weights``."""
+        """Returns the scores and labels of ``rows`` (indices), with one of ``weights`` for each of
+        them. All labels are NaN if people labelled nothing."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -196,7 +197,9 @@ def _judge(
         return Difference(None, reason="no scored rows of one of the two")
     smallest = min(samples, key=cluster_count)
     reason = few_clusters(smallest, ("dialogue", "context"), " of one of the two")
-    return difference_from(_join_parts(left_out_means(samples)), reason, span, extra)
+    return difference_from(
+        _combine_difference(left_out_means(samples)), reason, span, extra
+    )
 
 
 def _correct(
@@ -215,13 +218,15 @@ def _correct(
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
     return difference_from(
-        _join_parts(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
+        _combine_difference(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
     )
 
 
-def _join_parts(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """Returns the difference of a part, or of two parts weighted by their precision: by their
-    dialogues if one of them does not vary, which else would leave the other part no weight."""
+def _combine_difference(figures: Sequence[Jackknifed]) -> Jackknifed:
+    """Returns the difference between two systems from ``figures``, the estimates of both on paired
+    dialogues, then of both on unpaired ones. The two parts are weighted by their precision. If
+    one part does not vary, they are weighted by their dialogues, because it would leave the
+    other part no weight."""
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired

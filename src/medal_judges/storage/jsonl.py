@@ -198,7 +198,7 @@ class Journal:
                 yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """Yields ``parse(line)`` of every line, see ``parsed``."""
+        """Yields ``parse(line)`` for every line, as ``parse_lines`` does, without its number."""
         for _, record in self.parse_lines(parse):
             yield record
 

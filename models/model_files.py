@@ -114,9 +114,9 @@ def files_hash(
     *,
     leave_out: Iterable[str] = (),
 ) -> str:
-    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``: without
-    the fields of JSON files that differ between copies, and without the fields ``leave_out`` of the
-    folder's own judge.json. Raises OSError."""
+    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``. Fields of
+    JSON files that differ between copies do not count, nor do the fields ``leave_out`` of the
+    folder's judge.json. Raises OSError if a file cannot be read."""
     hashes = {}
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if not path.is_file():

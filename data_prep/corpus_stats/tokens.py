@@ -70,7 +70,8 @@ def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
 
 
 def _jieba() -> Lemmatiser:
-    """Returns jieba's words. Raises MissingExtraError."""
+    """Returns a lemmatiser that splits Chinese into jieba's words. Raises MissingExtraError without
+    jieba."""
     jieba = _import("jieba")
     jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
     jieba.initialize()
@@ -82,8 +83,9 @@ def _jieba() -> Lemmatiser:
 
 
 def _spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tokens as lemmas, if it has a table of them; else as they are. A language
-    that spaCy lacks is split at spaces. Raises MissingExtraError."""
+    """Returns spaCy's lemmatiser for the language ``lang``. It returns words as they are if spaCy
+    has no table of lemmas, and splits at spaces if spaCy lacks the language. Raises
+    MissingExtraError without spaCy."""
     spacy = _import("spacy")
     _import("spacy_lookups_data")
     try:

@@ -146,7 +146,7 @@ class GenerationCounts:
         self.usage: dict[str, Counter[str]] = defaultdict(Counter)
 
     @property
-    def finished(self) -> int:
+    def n_finished(self) -> int:
         return self.ended.total()
 
     @property
@@ -158,7 +158,7 @@ class GenerationCounts:
     def to_record(self) -> dict[str, Any]:
         """Returns the content of summary.json. It has dollars only if a price is known."""
         return {
-            "finished": self.finished,
+            "finished": self.n_finished,
             "ended": dict(self.ended),
             "user_turns": dict(self.user_turns),
             "tries_of_first_messages": dict(sorted(self.first.items())),

@@ -16,7 +16,7 @@ from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge, requests_at
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.judgement import Judgement, empty_judgement
 
 logger = logging.getLogger(__name__)
 _ROWS = 64  # dialogues of several requests that are scored together
@@ -103,7 +103,7 @@ class JudgeWorker:
             dimensions = tuple(map(self.judge.dimension, options.dimensions))
         judgements = []
         for request in requests_at(dialogue, options.level):
-            judgement = unscored(
+            judgement = empty_judgement(
                 request.dialogue, self.signature, dimensions, reason, request.turn
             )
             is_transient = isinstance(error, CostLimitError)

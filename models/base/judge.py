@@ -40,7 +40,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
-    unscored,
+    empty_judgement,
 )
 from medal_judges.records.signature import Signature, content_hash
 
@@ -201,7 +201,7 @@ class Judge(ABC):
         paths, which are never saved with it."""
         return {}
 
-    def signed(self, **fields: Any) -> Signature:
+    def make_signature(self, **fields: Any) -> Signature:
         """Returns a Signature with ``fields`` and the judge's name, rubric and package version."""
         from medal_judges import __version__
 
@@ -281,7 +281,7 @@ class Judge(ABC):
                 if reason is None:
                     judgement = _complete(next(answers), request, signature, dimensions)
                 else:
-                    judgement = unscored(
+                    judgement = empty_judgement(
                         dialogue, signature, dimensions, reason, request.turn
                     )
                 is_outside = not self._supports(dialogue.lang)

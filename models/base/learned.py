@@ -49,7 +49,7 @@ class LearnedJudge(Judge):
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
-    def fitted(self, dimension: str) -> Calibration:
+    def calibration_of(self, dimension: str) -> Calibration:
         """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
         return self.calibration.get(dimension, Calibration())
 
@@ -59,7 +59,7 @@ class LearnedJudge(Judge):
         """Returns the details of a ``score`` on a ``dimension``: the interval of human ratings
         around it, if the dimension has a margin, and the ``raw`` score, if there is one."""
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
-        margin = self.fitted(dimension.name).margin
+        margin = self.calibration_of(dimension.name).margin
         if margin is not None:
             reach = margin * (dimension.high - dimension.low)
             low, high = score - reach, score + reach
@@ -78,7 +78,7 @@ class LearnedJudge(Judge):
 
     def signature(self) -> Signature:
         seed = self.facts.get("seed")
-        return self.signed(
+        return self.make_signature(
             revision=self.revision,
             base=self.config.base,
             dtype=self.dtype,

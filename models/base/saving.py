@@ -262,7 +262,8 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
 
 
 def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
-    """Returns the ``languages`` of a config as ISO 639-1 codes. Raises ConfigError."""
+    """Returns the ``languages`` of a config as ISO 639-1 codes, None if it states none. ``where``
+    names the config in errors. Raises ConfigError if they are not a list of codes."""
     if languages is None:
         return None
     is_list = isinstance(languages, list) and bool(languages)

@@ -153,7 +153,7 @@ class SequenceJudge(LearnedJudge):
         results: list[dict[str, DimensionScore]] = [{} for _ in logits]
         heads = {head.dimension.name: head for head in self.heads}
         for name in dimensions:
-            answers = heads[name].answers(units[name], self.fitted(name))
+            answers = heads[name].answers(units[name], self.calibration_of(name))
             rows = zip(results, *answers, strict=True)
             for result, score, chances, raw in rows:
                 details = self.details_of(heads[name].dimension, score, raw)

@@ -342,7 +342,7 @@ class FollowUpJudge(Judge):
         prompt = None
         if config.select:
             prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES).hash
-        return self.signed(
+        return self.make_signature(
             revision=content_hash([method, fingerprint]),
             base=self.llm.name,
             prompt=content_hash([self.pool.hash, prompt]),

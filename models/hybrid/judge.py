@@ -192,10 +192,11 @@ def load_member(
     folder: Path,
     options: Mapping[str, Any],
 ) -> Member:
-    """Loads a member of the hybrid in ``folder``.
+    """Loads the member ``name`` of the hybrid in ``folder``.
 
-    ``saved`` is its part of judge.json. ``options`` are those of the hybrid: the member's own under
-    its name, and ``device`` and ``dtype``. Raises JudgeLoadError.
+    ``saved`` is the member's part of judge.json. ``options`` are the hybrid's: ``device``,
+    ``dtype`` and, under each member's name, its own. Raises JudgeLoadError if the member is missing
+    or has changed since it was saved.
     """
     settings = dict(options.get(name) or {})
     path, was = saved["path"], saved["signature"]
@@ -302,7 +303,7 @@ class HybridJudge(Judge):
         bases = [f"{n}={one.judge}@{one.revision}" for n, one in signatures.items()]
         lines = {name: asdict(line) for name, line in self.lines.items()}
         whole = {name: str(signature) for name, signature in signatures.items()}
-        return self.signed(
+        return self.make_signature(
             revision=content_hash([lines, whole]), base=" + ".join(bases)
         )
 

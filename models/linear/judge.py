@@ -145,7 +145,7 @@ class LinearJudge(LearnedJudge):
         judge = cls(config, dimensions, name=settings["name"])
         slopes = {f"assistant.{n}": f["good"] / f["std"] for n, f in features.items()}
         middle = -sum(f["mean"] * f["good"] / f["std"] for f in features.values())
-        weights = judge.reader.named(slopes)
+        weights = judge.reader.columns_of(slopes)
         for dimension in dimensions:
             sign = 1 if dimension.good == "high" else -1
             judge.heads[dimension.name] = FittedHead.line(
@@ -254,7 +254,7 @@ class LinearJudge(LearnedJudge):
         features = "+".join(
             feature.removeprefix("assistant.") for feature in self.config.features
         )
-        return self.signed(revision=self.revision, base=features)
+        return self.make_signature(revision=self.revision, base=features)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class LinearJudge(LearnedJudge):
     ) -> Iterator[DimensionScore]:
         """Yields the scores of ``requests`` on a ``dimension``; ``rows`` are those of all turns."""
         name, span = dimension.name, dimension.high - dimension.low
-        head, fitted = self.heads[name], self.fitted(name)
+        head, fitted = self.heads[name], self.calibration_of(name)
         readings = [request.payload for request in requests]
         weights = self._weights(requests, dimension)
         columns = self.reader.pool(readings, rows, weights)
@@ -313,7 +313,7 @@ class LinearJudge(LearnedJudge):
         """Returns scores [n] on [0, 1] of the dimension ``name``, by its head, from ``columns`` [n,
         C]. The fitted temperature is applied. The isotonic map and the threshold are not."""
         return self.heads[name].units(
-            columns, self.config.decode, self.fitted(name).temperature
+            columns, self.config.decode, self.calibration_of(name).temperature
         )
 
     def _weights(
@@ -349,7 +349,7 @@ class LinearJudge(LearnedJudge):
     ) -> npt.NDArray[Any]:
         """Returns the probability of each level [n, levels], without columns if there are none."""
         head, levels = self.heads[dimension.name], len(dimension.levels)
-        spread = self.fitted(dimension.name).spread
+        spread = self.calibration_of(dimension.name).spread
         distributions: npt.NDArray[Any] = np.zeros((len(columns), 0))
         if dimension.kind == "binary":  # the calibrated probability of label 1
             distributions = np.stack([1 - chances, chances], axis=1)
@@ -370,7 +370,7 @@ class LinearJudge(LearnedJudge):
     ) -> Iterator[Contributions | None]:
         """Yields what each turn adds to the ``outputs`` of a linear head, relative to an average
         turn."""
-        head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
+        head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
         if head.kind == "ridge":
             factor = dimension.high - dimension.low

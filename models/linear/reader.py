@@ -140,7 +140,7 @@ class DialogueReader:
         """Says which columns [C] belong to vectors; the others are features."""
         return np.array([feature is None for feature in self.layout])
 
-    def named(self, values: Mapping[str, float]) -> Floats:
+    def columns_of(self, values: Mapping[str, float]) -> Floats:
         """Returns the columns [C] with the value of each feature that ``values`` name; else 0."""
         columns = np.zeros(len(self.layout))
         for name, value in values.items():

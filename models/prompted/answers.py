@@ -188,8 +188,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _score_in(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
-    """Returns (the keys that lead to the score for ``field`` in a JSON ``value``, the score, the
-    comment beside it). A bare number has no keys. Raises UnreadError."""
+    """Finds the score for ``field`` in a JSON ``value``. ``is_only`` says whether the answer holds
+    no other field. Returns the keys that lead to the score, the score, and the comment beside it. A
+    bare number has no keys. Raises UnreadError if there is no score, or if there are two."""
     if not isinstance(value, dict):
         if not is_only or isinstance(value, list):
             raise UnreadError(f"a JSON answer without the key {field.key!r}")

@@ -196,7 +196,7 @@ class BasePromptedJudge(Judge):
             values.append({})
             if self.values:
                 values[-1] = self.values(dimension, first.aspects[dimension.name])
-        return self.signed(
+        return self.make_signature(
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
             prompt=content_hash([texts, notes, shortening, examples, values]),

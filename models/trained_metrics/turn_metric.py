@@ -151,14 +151,15 @@ class TurnMetric(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric:
-        """Returns a judge from the settings of a file of configs/judges/. Raises JudgeLoadError."""
+        """Returns a judge from ``settings``, the content of a file of configs/judges/. Raises
+        JudgeLoadError if its checkpoint cannot be loaded."""
         where = f"{cls.family} judge"
         config = build_config(cls.config_class, dict(settings), where=where)
         return cls(config, *load_checkpoint(config, cls.network_class))
 
     def signature(self) -> Signature:
         model = self.config.model  # of a folder the name without its path
-        return self.signed(
+        return self.make_signature(
             revision=self.revision,
             base=Path(model).resolve().name if Path(model).is_dir() else model,
             prompt=self.prompt_hash,

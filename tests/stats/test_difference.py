@@ -46,7 +46,7 @@ def test_students_interval_and_p_value_are_scipys() -> None:
         low, high = test.confidence_interval()
         assert (found.estimate.low, found.estimate.high) == pytest.approx((low, high))
         wide = test.confidence_interval(1 - 0.05 / 6)
-        corrected = found.corrected(6.0)
+        corrected = found.correct_for(6.0)
         assert corrected.p_value == pytest.approx(min(1.0, 6 * test.pvalue))
         assert (corrected.estimate.low, corrected.estimate.high) == pytest.approx(
             tuple(wide)

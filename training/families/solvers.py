@@ -83,14 +83,14 @@ def fit_head(
     labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
-    is_feature = reader.named(dict.fromkeys(config.features, 1.0)) > 0
+    is_feature = reader.columns_of(dict.fromkeys(config.features, 1.0)) > 0
     scale = scale * (reader.is_vector | is_feature)
     head = config.head_of(dimension.kind)
     if head == "mlp_classifier":
         return _mlp(labelled, scale, settings, seed)
     scale = scale * np.where(reader.is_vector, settings["share"], 1.0)
     if head == "ridge":
-        priors = reader.named(config.prior_weights.get(name, {}))
+        priors = reader.columns_of(config.prior_weights.get(name, {}))
         weights, bias = _ridge(
             labelled, scale, settings["alpha"], config.stretch, priors
         )

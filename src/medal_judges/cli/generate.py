@@ -40,7 +40,7 @@ def generate(
     run = GenerationRun(
         protocol, chatbots=chatbots, overwrite=overwrite, max_cost=max_cost
     )
-    counts, before, total = run.counts, run.counts.finished, run.dialogues
+    counts, before, total = run.counts, run.counts.n_finished, run.dialogues
     turns = counts.user_turns
     try:
         with ProgressBar("generating", total) as bar:
@@ -48,7 +48,7 @@ def generate(
             def advance() -> None:
                 # A first message without an accepted try takes its dialogues off the total.
                 left = total - counts.failed_openers * len(run.speaking)
-                bar.advance(finished=counts.finished, total=left)
+                bar.advance(finished=counts.n_finished, total=left)
 
             advance()
             run.run(advance)
@@ -57,7 +57,7 @@ def generate(
             summary = counts.to_record() | {"waiting": run.waiting}
             write_json(protocol.out / "summary.json", summary)
     _show(run, before)
-    if not counts.finished and not run.waiting:
+    if not counts.n_finished and not run.waiting:
         raise CoverageError(
             f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
             f"messages ({turns['unreadable']} verdicts were neither yes nor no)",
@@ -74,7 +74,7 @@ def _show(run: GenerationRun, before: int) -> None:
     counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     typer.echo(
-        f"{counts.finished} dialogues ({before} resumed); ended by {ended or 'nothing yet'}",
+        f"{counts.n_finished} dialogues ({before} resumed); ended by {ended or 'nothing yet'}",
         err=True,
     )
     rows: list[Row] = []

@@ -30,7 +30,7 @@ from medal_judges.errors import (
 )
 from medal_judges.reading.transcripts import begins_transcript
 from medal_judges.storage import jsonl
-from medal_judges.storage.jsonl import STDIN, damaged, standard_input
+from medal_judges.storage.jsonl import STDIN, damage_error, standard_input
 
 # (Number of the line or element from 1, its value or a RecordError)
 NumberedRow = tuple[int, object]
@@ -80,7 +80,7 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     except _ERRORS as error:
         reason = getattr(error, "strerror", None)
         if reason is None:
-            raise damaged(path, 0, error) from error
+            raise damage_error(path, 0, error) from error
         raise DataError(path, None, f"cannot be opened: {reason}") from error
     kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
@@ -127,7 +127,7 @@ def _rows(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
     except _ERRORS as error:
-        raise damaged(path, number, error) from error
+        raise damage_error(path, number, error) from error
 
 
 def _lines_in(stream: Any) -> IO[str]:
@@ -286,7 +286,7 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
                     number += 1
                     yield number, _plain_row(row)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise damaged(path, number, error) from error
+        raise damage_error(path, number, error) from error
 
 
 def _plain_row(row: Mapping[str, object]) -> dict[str, Any]:

@@ -113,7 +113,8 @@ class _Chat:
         self.counts: Counts = Counter()
 
     def add(self, field: str, message: Any) -> None:
-        """Adds a message; ``field`` is its place. Raises RecordError."""
+        """Adds a ``message``. ``field`` is its place in the row, for errors. Raises RecordError if
+        its role or its content cannot be read."""
         role, parts = parse_message(field, message)
         texts = []
         has_call = False

@@ -182,7 +182,7 @@ class Judgement:
         return record
 
 
-def unscored(
+def empty_judgement(
     dialogue: Dialogue,
     judge: str,
     dimensions: Sequence[Dimension],

@@ -115,9 +115,9 @@ class Difference:
         span = -self.span[1], -self.span[0]
         return replace(self, value=value, span=span, beside=beside)
 
-    def corrected(self, comparisons: float) -> Difference:
+    def correct_for(self, comparisons: float) -> Difference:
         """Returns the difference corrected for a number of comparisons."""
-        beside = self.beside and self.beside.corrected(comparisons)
+        beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
@@ -149,7 +149,7 @@ def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
     """Returns ``differences``, corrected by Holm over all that have a p-value."""
     factors = holm_factors([difference.p_value for difference in differences])
     pairs = zip(differences, factors, strict=True)
-    return [difference.corrected(factor) for difference, factor in pairs]
+    return [difference.correct_for(factor) for difference, factor in pairs]
 
 
 # -- is one judge better than another on the same rows? -------------------------------------------

@@ -67,7 +67,7 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
                 if line.strip():
                     yield parse_line(path, number, line, parse)
         except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
-            raise damaged(path, number, error) from error
+            raise damage_error(path, number, error) from error
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
             line = stream.readline(LONGEST_LINE + 1)
 
 
-def damaged(path: str | Path, number: int, error: Exception) -> DataError:
+def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
     """Returns the error for a file that cannot be read any further after ``number`` lines."""
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {error}", hint=hint)

@@ -14,7 +14,7 @@ from medal_judges.data_prep.labelling import (
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.judgement import Judgement, empty_judgement
 from medal_judges.records.labelled import LabelledDialogue
 
 NAMES = ("unsafe", "overall")
@@ -26,7 +26,7 @@ ROW = LabelledDialogue(
 
 
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
-    failed = unscored(ROW.dialogue, "judge:x", ASKED, "the server is down")
+    failed = empty_judgement(ROW.dialogue, "judge:x", ASKED, "the server is down")
     told = with_labels(ROW, failed, ASKED)
     assert told.labels == {}
     assert told.extra == {"ended": "cap", "label_failure": "the server is down"}

@@ -31,7 +31,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.records.validation import parse
 from medal_judges.storage.jsonl import Journal
-from medal_judges.storage.runs import content_of
+from medal_judges.storage.runs import hash_or_name
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run
@@ -71,7 +71,7 @@ def settings_content(llm: LLMConfig, connection: Container[str] = ()) -> dict[st
     settings = {}
     for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
         if name not in connection:
-            settings[name] = content_of(value) if isinstance(value, str) else value
+            settings[name] = hash_or_name(value) if isinstance(value, str) else value
     return settings
 
 

@@ -38,7 +38,7 @@ from medal_judges.report.figure import Figure, write_figures
 from medal_judges.report.table import Row, Share, Table
 from medal_judges.stats.intervals import Estimate, wilson
 from medal_judges.storage.files import atomic_path, write_json
-from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.jsonl import json_line, open_text
 from medal_judges.storage.judgements import read_judgements
 
 LABELS_BY = "labels_by"
@@ -263,7 +263,7 @@ def sort_rows(
                 row = summary.add_labels(row, _judgement_of(row, judgements))
                 kind = "unlabelled" if row.labels is before else "labelled"
             summary.kinds[kind] += 1
-            files[kind].write(to_line(row))
+            files[kind].write(json_line(row))
 
 
 def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
@@ -329,8 +329,8 @@ class Summary:
         new = with_labels(row, judgement, self.dimensions, self.repeats)
         if new.labels is not row.labels:
             for rating in new.ratings():
-                if len(rating.without_nulls) > 1:
-                    deviation = stdev(rating.without_nulls)
+                if len(rating.given_values) > 1:
+                    deviation = stdev(rating.given_values)
                     self.deviations[rating.dimension].append(deviation)
         return new
 

@@ -20,7 +20,7 @@ from settings_page import settings_page
 import medal_judges
 from medal_judges.cli import COMMANDS, command_of
 from medal_judges.cli.configs import CONFIGS
-from medal_judges.config import about, shipped_names
+from medal_judges.config import shipped_names, top_comment
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
@@ -99,7 +99,7 @@ def shipped_page() -> str:
     for taker, folder in CONFIGS.items():
         text.append(f"## `{taker}`")
         rows = [
-            f"| `{n}` | {_cell(_plain(about(folder, n)))} |"
+            f"| `{n}` | {_cell(_plain(top_comment(folder, n)))} |"
             for n in shipped_names(folder)
         ]
         text.append("\n".join([f"| configs/{folder} | |", "|---|---|", *rows]))

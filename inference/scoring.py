@@ -35,11 +35,11 @@ from medal_judges.models.llm.cost import total_usage, usage_text
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
-from medal_judges.storage.files import only_run, protected_inputs, require_other_file
+from medal_judges.storage.files import output_lock, protected_inputs, require_safe_out
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     TABLES,
-    lines_file,
+    jsonl_path,
     read_judgements,
     write_judgements,
 )
@@ -277,8 +277,8 @@ def score_file(
     >>> score_file("dialogues.jsonl", "length", "t.jsonl", ScoreOptions(level="turn")).total
     6
     """
-    with protected_inputs(file), only_run(out):
-        require_other_file(out)
+    with protected_inputs(file), output_lock(out):
+        require_safe_out(out)
         if isinstance(judge, Judge):
             loaded = judge
         else:
@@ -310,7 +310,7 @@ def score_to_file(
             f"judgements cannot be written to {out}",
             hint="name a file that ends in .jsonl, .parquet or .csv",
         )
-    lines = lines_file(out)
+    lines = jsonl_path(out)
     run = options.run(judge)
     journal = Journal(lines, run)
     _require_judgements(lines)

@@ -9,7 +9,7 @@ import pytest
 from medal_judges import MedalError
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import Journal
-from medal_judges.storage.runs import content_of
+from medal_judges.storage.runs import hash_or_name
 
 
 def ids(journal: Journal) -> list[Any]:
@@ -74,16 +74,16 @@ def test_a_run_is_known_by_the_content_of_its_files(tmp_path: Path) -> None:
     rubric.write_text("a")
     copy.write_text("a")
     path = tmp_path / "journal.jsonl"
-    Journal(path, {"rubric": content_of(rubric)}).append([{"id": "d0"}])
-    Journal(path, {"rubric": content_of(copy)}).require_run()
-    Journal(path, {"rubric": content_of(copy)}).append([{"id": "d1"}])
+    Journal(path, {"rubric": hash_or_name(rubric)}).append([{"id": "d0"}])
+    Journal(path, {"rubric": hash_or_name(copy)}).require_run()
+    Journal(path, {"rubric": hash_or_name(copy)}).append([{"id": "d1"}])
     rubric.write_text("b")
     before = path.read_bytes()
-    for run in ({"rubric": content_of(rubric)}, {}, None):
+    for run in ({"rubric": hash_or_name(rubric)}, {}, None):
         with pytest.raises(MedalError):
             Journal(path, run).require_run()
     assert path.read_bytes() == before and before.count(b"run") == 1
     assert (
-        content_of(tmp_path) != content_of(copy)
-        and content_of("org/base") == "org/base"
+        hash_or_name(tmp_path) != hash_or_name(copy)
+        and hash_or_name("org/base") == "org/base"
     )

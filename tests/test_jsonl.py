@@ -11,7 +11,7 @@ from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
-from medal_judges.storage.jsonl import to_line, write_records
+from medal_judges.storage.jsonl import json_line, write_records
 from medal_judges.storage.judgements import read_judgements
 
 
@@ -129,4 +129,4 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
 def test_what_could_not_be_read_is_not_written(value: object) -> None:
     with pytest.raises(RecordError, match="'z'"):
-        to_line({"id": "z", "meta": {"v": value}})
+        json_line({"id": "z", "meta": {"v": value}})

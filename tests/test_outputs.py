@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import only_run
+from medal_judges.storage.files import output_lock
 
 from .conftest import medal
 
@@ -115,8 +115,8 @@ def test_no_output_of_any_command_replaces_or_removes_an_input(
 
 HOLD = """
 import sys
-from medal_judges.storage.files import only_run
-with only_run(sys.argv[1]):
+from medal_judges.storage.files import output_lock
+with output_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -177,7 +177,7 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
     named = [Path(a) for a in filled if a.startswith(str(out))]
     target = named[0] if named else out
     is_folder = target.suffix != ".jsonl" and "train" not in command
-    with only_run(target, folder=is_folder):
+    with output_lock(target, folder=is_folder):
         done = medal(*filled)
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)

@@ -15,7 +15,7 @@ from medal_judges import (
 )
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.records.dimension import Dimension
-from medal_judges.storage.judgements import read_frame, stated_dimensions
+from medal_judges.storage.judgements import frame_dimensions, read_frame
 
 from .forked import medal
 from .talks import said
@@ -69,7 +69,7 @@ def without_dimensions(path: Path, out: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_file_gives_them_back(folder: Path, kind: str) -> None:
     path = scored("short", f"s.{kind}")
-    assert stated_dimensions(read_frame(path)) == (OFF_BRAND, RUDE)
+    assert frame_dimensions(read_frame(path)) == (OFF_BRAND, RUDE)
     judgements = list(read_judgements(path))
     assert {judgement.dimensions for judgement in judgements} == {(OFF_BRAND, RUDE)}
     chats = [dialogue.chat_hash for dialogue in read_dialogues("short.chats.jsonl")]

@@ -12,7 +12,7 @@ from transformers import TrainerState
 
 from medal_judges.records.dimension import Dimension
 from medal_judges.storage.files import read_json_if_there
-from medal_judges.storage.runs import content_of, require_same_run
+from medal_judges.storage.runs import hash_or_name, require_same_run
 from medal_judges.training.config import TrainConfig
 
 RUN_NAME = "run.json"
@@ -40,9 +40,9 @@ def run_record(
     record: dict[str, Any] = pd.json_normalize(settings).to_dict("records")[0]
     for name in ("model.base", "model.prompt"):
         if name in record:
-            record[name] = content_of(record[name])
+            record[name] = hash_or_name(record[name])
     record["rubric"] = [dimension.to_record() for dimension in dimensions]
-    record["start"] = config.start and content_of(config.start)
+    record["start"] = config.start and hash_or_name(config.start)
     for part in ("train", "validation"):
         record[f"{part} rows"] = [
             [fact["hash"], fact["rows"]] for fact in facts if fact["part"] == part

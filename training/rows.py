@@ -24,7 +24,7 @@ from medal_judges.records.labelled import (
     mean,
 )
 from medal_judges.records.signature import Signature
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.jsonl import json_line
 from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
 
 PARTS = ("train", "validation", "test")
@@ -144,12 +144,12 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
     languages, labellers, texts = set(), set(), set()
     annotators = 0
     for row in loaded.rows:
-        digest.update(to_line(row).encode())
+        digest.update(json_line(row).encode())
         languages.add(row.dialogue.lang or "unknown")
         labellers.add(str(row.extra.get("labels_by", "")))
         texts.add(row.dialogue.text_hash)
         for rating in row.ratings():
-            annotators = max(annotators, len(rating.without_nulls))
+            annotators = max(annotators, len(rating.given_values))
     facts: dict[str, object] = {
         "part": loaded.part,
         "source": loaded.entry.source,
@@ -242,7 +242,7 @@ def fit_unit_map(
         means = []
         for row in rows:
             rating = row.rating(label)
-            if rating is not None and rating.without_nulls:
+            if rating is not None and rating.given_values:
                 means.append(mean(rating))
         values = np.array(means, dtype=float)
         span = float(values.std()) / STANDARD_SHARE or 1.0
@@ -280,9 +280,9 @@ def to_example(
         if comments.get(label):
             example.comments[dimension] = str(comments[label])
         rating = row.rating(label)
-        if rating is None or not rating.without_nulls:
+        if rating is None or not rating.given_values:
             continue
-        values = rating.without_nulls
+        values = rating.given_values
         average = sum(values) / len(values)
         example.human[dimension] = average
         bounds = entry.bounds(label)

@@ -21,7 +21,7 @@ from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.storage.files import only_run, read_json_if_there, write_json
+from medal_judges.storage.files import output_lock, read_json_if_there, write_json
 from medal_judges.training.arguments import CHECKPOINTS, is_main
 from medal_judges.training.config import TrainConfig, fit_of
 from medal_judges.training.doubts import doubts
@@ -72,7 +72,7 @@ def train_judge(
     lock: AbstractContextManager[None] = nullcontext()
     if is_main():
         require_run_folder(folder)
-        lock = only_run(folder)
+        lock = output_lock(folder)
     with lock:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)

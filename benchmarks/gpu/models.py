@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.storage.files import atomic_path, only_run
+from medal_judges.storage.files import atomic_path, output_lock
 
 MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
@@ -140,7 +140,7 @@ def model_folder(name: str, models: Path, *, small: bool, device: torch.device) 
     folder = models / f"{name}-{sizes['num_hidden_layers']}x{sizes['hidden_size']}"
     if folder.is_dir():
         return folder
-    with only_run(folder, wait=True), atomic_path(folder) as unfinished:
+    with output_lock(folder, wait=True), atomic_path(folder) as unfinished:
         torch.manual_seed(0)
         kind = AutoModelForCausalLM if about.causal else AutoModel
         dtype = torch.bfloat16 if about.causal else torch.float32

@@ -19,7 +19,7 @@ from medal_judges.data_prep.annotation.questions import (
     AnnotationQuestion,
     Answer,
 )
-from medal_judges.errors import DataError, visible
+from medal_judges.errors import DataError, printable
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.page import fragment
 
@@ -32,7 +32,7 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
     under its name (``yes`` and ``no``, or the numbers of its scale). The free texts are
     ``other_text`` and ``comment``, which ``asks`` introduces."""
     template = fragment(TEMPLATES, "label_studio.xml", questions=questions, asks=asks)
-    root = ET.fromstring(visible(template))
+    root = ET.fromstring(printable(template))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
 

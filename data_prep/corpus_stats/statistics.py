@@ -166,7 +166,7 @@ def _mean_answers(
                 "rows before it",
                 hint="count each file by itself",
             )
-        if not {0, 1}.issuperset(rating.without_nulls):
+        if not {0, 1}.issuperset(rating.given_values):
             between.add(name)
     return answers
 

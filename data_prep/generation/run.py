@@ -26,8 +26,8 @@ from medal_judges.errors import MedalError
 from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_path, only_run, read_json, write_json
-from medal_judges.storage.jsonl import Journal, to_line
+from medal_judges.storage.files import atomic_path, output_lock, read_json, write_json
+from medal_judges.storage.jsonl import Journal, json_line
 from medal_judges.storage.runs import require_same_run
 
 RECORD = "run.json"
@@ -72,7 +72,7 @@ class Outputs:
         self._streams: dict[str, IO[str]] = {}
         with ExitStack() as resources:
             folder.mkdir(parents=True, exist_ok=True)
-            resources.enter_context(only_run(folder, folder=True))
+            resources.enter_context(output_lock(folder, folder=True))
             earlier = self._earlier_record()
             if earlier and overwrite:
                 for name in _OWN:
@@ -116,7 +116,7 @@ class Outputs:
     def add(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
         """Writes ``line``, a rejected turn or a finished dialogue."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
-        self._streams[name].write(to_line(line))
+        self._streams[name].write(json_line(line))
 
     def flush(self) -> None:
         """Makes the journal durable and the lines of both files visible to readers."""
@@ -260,7 +260,8 @@ class GenerationRun(JobRunner[DialogueState]):
             # offsets, not texts.
             file = self.config.out / DIALOGUES
             starts = {
-                json.loads(line)["id"]: start for start, line in Journal(file).lines()
+                json.loads(line)["id"]: start
+                for start, line in Journal(file).offsets_and_lines()
             }
             with (
                 file.open("rb") as old,

@@ -33,7 +33,7 @@ from medal_judges.config import Config, read_yaml
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.records.dialogue import language
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import parse, text
+from medal_judges.records.validation import parse, parse_text
 from medal_judges.storage.jsonl import read_records
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ def parse_triple(record: object) -> Triple:
         )
     events = []
     for field in ("head", "tail"):
-        events.append(" ".join(text(field, record.get(field)).split()))
+        events.append(" ".join(parse_text(field, record.get(field)).split()))
         if not events[-1].strip(" ."):
             raise RecordError(field, "an event in words", record.get(field))
     return Triple(events[0], relation, events[1])
@@ -187,7 +187,7 @@ def read_personas(path: str | Path) -> Iterator[str]:
         if not isinstance(record, dict):
             raise RecordError("(line)", "a JSON object", record)
         field = "input persona" if "input persona" in record else "persona"
-        persona = " ".join(text(field, record.get(field)).split())
+        persona = " ".join(parse_text(field, record.get(field)).split())
         if not persona:
             raise RecordError(field, "a persona in words", record.get(field))
         return persona

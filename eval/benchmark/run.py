@@ -43,7 +43,7 @@ from medal_judges.records.dimension import EQUAL, merge_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import Scale
 from medal_judges.report.console import ProgressBar
-from medal_judges.storage.files import only_run
+from medal_judges.storage.files import output_lock
 from medal_judges.storage.judgements import read_judgements
 
 # Called with the judge, the set and the number of rows done since the last call.
@@ -90,7 +90,7 @@ def run_benchmark(
         if bar is not None:
             bar.advance(count, note=f"{judge} on {set_name}")
 
-    with only_run(config.output_dir, folder=True):
+    with output_lock(config.output_dir, folder=True):
         if bar is not None:
             row_count = sum(len(data.rows) for data in run.sets.values())
             bar.advance(finished=0, total=row_count * len(config.judges))

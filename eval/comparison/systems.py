@@ -25,7 +25,7 @@ from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import slug
 from medal_judges.stats.correlation import Floats
-from medal_judges.storage.files import only_run
+from medal_judges.storage.files import output_lock
 from medal_judges.storage.judgements import holds_judgements, read_frame, to_frame
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _score(
     if out is None:
         return to_frame(judge.score(dialogues, progress=progress))
     file = out / "scores" / f"{slug(name)}.jsonl"
-    with only_run(file):
+    with output_lock(file):
         score_to_file(iter(dialogues), judge, file, progress=progress)
     return read_frame(file)
 

@@ -153,7 +153,7 @@ def _read_turns(
     for dialogue in dialogues:
         for row in rows_of_id.get(dialogue.id, ()):
             judgement = judgement_of[row]
-            if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):
+            if ScoreKey(dialogue.id, judgement.turn, judgement.chat).matches(dialogue):
                 turns_of[row] = shorten(dialogue)
     return turns_of
 

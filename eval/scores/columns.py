@@ -81,7 +81,7 @@ def _read_chats(
     rows = []
     for dialogue in dialogues:
         available |= dict.fromkeys(dialogue.meta)
-        if dialogue.id in key_of and key_of[dialogue.id].is_of(dialogue):
+        if dialogue.id in key_of and key_of[dialogue.id].matches(dialogue):
             row: dict[str, object] = {"id": dialogue.id, "has_chat": True}
             for name, value in metadata_of(dialogue, list(names)).items():
                 row[name] = value_as_text(value)

@@ -23,7 +23,7 @@ from medal_judges.report.table import Cell, Share
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import present
 from medal_judges.stats.intervals import Estimate
-from medal_judges.storage.judgements import stated_dimensions
+from medal_judges.storage.judgements import frame_dimensions
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -216,7 +216,7 @@ def read_scales(
     column_of = frame.attrs["dimensions"]
     if not len(frame):
         return {}, {}
-    known_scales = {dimension.name: dimension for dimension in stated_dimensions(frame)}
+    known_scales = {dimension.name: dimension for dimension in frame_dimensions(frame)}
     scales: dict[str, Dimension] = {}
     scores: dict[str, Floats] = {}
     for name in chosen or column_of:

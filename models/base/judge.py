@@ -465,7 +465,7 @@ def requests_at(
         return [ScoreRequest(dialogue, None, row)]
     if level == "last":
         return [ScoreRequest(dialogue.upto(turns[-1]), turns[-1], row)]
-    hashes = dialogue.chat_hashes()
+    hashes = dialogue.prefix_hashes()
     return [
         ScoreRequest(dialogue.upto(turn), turn, row, chat=hashes[turn + 1])
         for turn in turns

@@ -12,7 +12,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
-from medal_judges.storage.files import ProcessLock
+from medal_judges.storage.files import PicklableLock
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class LearnedJudge(Judge):
         """Sets the fields of ``learned_state``: ``dimensions``, ``name``, ``calibration`` and
         ``facts``."""
         self.dimensions, self.name = tuple(dimensions), name or self.family
-        self.computing = ProcessLock()
+        self.computing = PicklableLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
     def calibration_of(self, dimension: str) -> Calibration:

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import boxed_folder, judge_file, read_yaml
+from medal_judges.config import judge_file, packaged_folder, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
 from medal_judges.models.base.safe_folder import require_data_only
@@ -139,7 +139,7 @@ def load_judge(
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
     """Returns the folder of the saved judge ``source``: in the package, on this machine, or in the
     Hub's cache. A ``revision`` is of a judge on the Hub. Raises HubError for an unknown name."""
-    folder = boxed_folder(source) or Path(source)
+    folder = packaged_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
     return pull(str(source), revision)

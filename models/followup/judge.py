@@ -55,7 +55,7 @@ from medal_judges.models.prompted.prompt import (
     transcript,
 )
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Contributions, Judgement, known_details
+from medal_judges.records.judgement import Contributions, Judgement, filled_details
 from medal_judges.records.signature import Signature, content_hash
 
 # DIET's selection (section 4.1): the model chooses RUNS times from shuffled options, and the
@@ -525,6 +525,6 @@ class FollowUpJudge(Judge):
             )
         return DimensionScore(
             dimension.from_unit(float(expit(logit))),
-            details=known_details(raw=raw, **details),
+            details=filled_details(raw=raw, **details),
             contributions=Contributions(tuple(turns.tolist()), 0.0, "logit"),
         )

@@ -29,7 +29,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.model_files import tokenizer_hash
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import ProcessLock
+from medal_judges.storage.files import PicklableLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -275,7 +275,7 @@ class TokenModel(LanguageModel):
         self.tokenizer, self.name, self.window = tokenizer, name, window
         self.template = ChatTemplate(tokenizer)
         self._vocabulary = tokenizer_hash(tokenizer)
-        self.computing = ProcessLock()  # one network, one thread at a time
+        self.computing = PicklableLock()  # one network, one thread at a time
         has_block = STOP in (self.template.source or "")
         if thinking and not has_block:
             raise ConfigError(

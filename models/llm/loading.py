@@ -16,7 +16,7 @@ from medal_judges.models.llm.settings import (
     VllmLLM,
     llm_config,
 )
-from medal_judges.storage.files import ProcessLock
+from medal_judges.storage.files import PicklableLock
 
 if TYPE_CHECKING:
     from medal_judges.models.llm.server import RemoteModel
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Judges share a model of this machine: weights are large. A server's client is not shared: it has
 # its own limit of cost.
 _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
-_LOADING = ProcessLock()
+_LOADING = PicklableLock()
 
 
 def load_llm(

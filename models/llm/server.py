@@ -51,7 +51,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
 from medal_judges.secrets import hide, without_secrets
-from medal_judges.storage.files import ProcessLock, cache_folder
+from medal_judges.storage.files import PicklableLock, cache_folder
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -246,7 +246,7 @@ async def _end_retries(response: Any) -> None:
 
 
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # process -> its loop
-_STARTING = ProcessLock()
+_STARTING = PicklableLock()
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -304,7 +304,7 @@ class RemoteModel(LanguageModel):
         self.dry_run = dry_run
         self.unsent: list[ChatRequest] = []  # of a dry run
         self.counts: Counter[str] = Counter()
-        self._counting = ProcessLock()
+        self._counting = PicklableLock()
         # Fields that the server refused so far; "system" is the role of that name.
         self.dropped: frozenset[str] = frozenset()
         self._answered = False  # whether the server did once

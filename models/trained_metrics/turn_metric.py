@@ -40,7 +40,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
-from medal_judges.storage.files import ProcessLock
+from medal_judges.storage.files import PicklableLock
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,7 +146,7 @@ class TurnMetric(Judge):
         self.network, self.tokenizer = network, tokenizer
         # Broken up in turns, which cannot add fields.
         self.marks = SpecialTokens(tokenizer)
-        self.computing = ProcessLock()
+        self.computing = PicklableLock()
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
     @classmethod

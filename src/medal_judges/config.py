@@ -24,23 +24,25 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
-def boxed_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the packaged judge ``name``, None if there is none. A folder here of
-    that name is ``./NAME`` (or a Path)."""
+def packaged_folder(name: str | Path = BOXED) -> Path | None:
+    """Returns the folder of the judge ``name`` if its weights are in the package (PACKAGED), else
+    None. A folder of that name in the working directory is written ``./NAME``, or given as a
+    Path."""
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))
     return None
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/``folder``, without .yaml and .py."""
+    """Returns the sorted names of the files in configs/``folder``, without the endings .yaml and
+    .py."""
     files = (CONFIGS / folder).glob("*.*")
     return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
 
 def shipped_file(name: str) -> Path:
-    """Returns the path of ``name``, which is FOLDER/NAME with NAME as in ``shipped_names``. The
-    file may not exist."""
+    """Returns the path of the shipped file ``name``, which is FOLDER/NAME in configs/. The ending
+    .yaml or .py may be left out. The file may not exist."""
     ending = ".yaml"
     if name.startswith("convert/"):
         ending = ".py"
@@ -48,9 +50,9 @@ def shipped_file(name: str) -> Path:
     return CONFIGS / (name + ending * (".json" not in name))
 
 
-def about(folder: str, name: str) -> str:
+def top_comment(folder: str, name: str) -> str:
     """Returns the first sentence of the comment at the top of the shipped file ``name`` in
-    configs/``folder``, or an empty text."""
+    configs/``folder``. Returns an empty text if there is no comment."""
     remark = []
     for line in config_text(f"{folder}/{name}").splitlines():
         if not line.startswith("#"):
@@ -61,9 +63,9 @@ def about(folder: str, name: str) -> str:
 
 
 def judge_file(name: str | Path) -> str | None:
-    """Returns the YAML file of the judge ``name``, a path or the name of a shipped judge
-    (``contrast``). Returns None for a folder or a hub id. A folder of a shipped name is ``./NAME``.
-    """
+    """Returns the YAML file of the judge ``name``, which is the name of a shipped judge
+    (``contrast``) or a path. Returns None for the folder or Hub id of a trained judge. A folder
+    that has the name of a shipped judge is written ``./NAME``."""
     text = str(name)
     if text in shipped_names(JUDGES):
         return f"configs/judges/{text}.yaml"
@@ -91,11 +93,12 @@ def option(
     panel: str | None = None,
     **bounds: Any,
 ) -> Any:
-    """Returns a field of a command's options (a Config), from which cli/options.py builds the
-    command line.
+    """Returns a pydantic field for one option of a command. The field stands in a Config, from
+    which cli/options.py builds the command line.
 
-    ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading of the
-    help. An option without a ``default`` is required.
+    ``flag`` replaces ``--field-name``, an ``argument`` is positional, and ``panel`` is a heading of
+    the help. An option without ``default`` is required. ``bounds`` are pydantic's, such as
+    ``ge=0``.
     """
     extra: Any = dict(flag=flag, argument=argument, metavar=metavar, panel=panel)
     return Field(default, description=help, json_schema_extra=extra, **bounds)
@@ -124,22 +127,23 @@ def load_config(
     *,
     folder: str | None = None,
 ) -> C:
-    """Returns the config at ``path``: a file, a name in configs/ (``train/quickstart``), or a name
-    in ``folder`` of configs/ (``quickstart``).
+    """Returns the config at ``path`` as a ``kind``. ``path`` is a file, a name in configs/
+    (``train/quickstart``), or a name in ``folder`` of configs/ (``quickstart``).
 
-    ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
-    the expected value and the nearest known key.
+    ``overrides`` are texts ``a.b=value``, with the value in YAML. Raises ConfigError if a key is
+    unknown or a value has the wrong type. The error names the key and the nearest known key.
     """
     data = apply_overrides(read_yaml(path, folder), overrides)
     return build_config(kind, data, where=str(path))
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Sets each ``a.b=value`` of ``overrides`` (the value in YAML) in ``data``. Returns ``data``.
+    """Sets each of ``overrides``, texts ``a.b=value`` with the value in YAML, in ``data``. Returns
+    ``data``.
 
-    ``a.0.b`` is the first element of a list. ``a=value`` is applied before ``a.b=value``, in
-    whatever order they are typed. Raises ConfigError if an override has no ``=``, or if one of its
-    groups is a value.
+    ``a.0.b=value`` changes the first element of the list ``a``. ``a=value`` is applied before
+    ``a.b=value``, whatever their order. Raises ConfigError if an override has no ``=``, or if ``a``
+    in ``a.b=value`` is neither a mapping nor a list.
     """
     for override in sorted(overrides, key=lambda text: text.split("=")[0].count(".")):
         key, sign, value = override.partition("=")
@@ -149,22 +153,23 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
         group: Any = data
         try:
             for name in groups:
-                subgroup = group[_index(group, name)]
+                subgroup = group[_add_key(group, name)]
                 if subgroup is None:  # absent, or an empty group in the YAML
                     subgroup = {}
                 elif name == "llm" and isinstance(subgroup, str):
                     subgroup = {"model": subgroup}
-                group[_index(group, name)] = subgroup
+                group[_add_key(group, name)] = subgroup
                 group = subgroup
-            group[_index(group, last)] = parse_yaml(value, f"override {override!r}")
+            group[_add_key(group, last)] = parse_yaml(value, f"override {override!r}")
         except (TypeError, ValueError, IndexError) as error:
             problem = f"override {override!r}: {group!r} has no setting to change"
             raise ConfigError(problem) from error
     return data
 
 
-def _index(group: Any, name: str) -> Any:
-    """Returns ``name`` as an index of a list, or as a key of a mapping, which then has it."""
+def _add_key(group: Any, name: str) -> Any:
+    """Returns the index or key under which ``group`` holds ``name``. In a list it is the whole
+    number ``name``. A mapping without ``name`` gets it as a key, with the value None."""
     if isinstance(group, list):
         return int(name)
     group.setdefault(name, None)
@@ -172,8 +177,8 @@ def _index(group: Any, name: str) -> Any:
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Returns ``data`` as ``kind``. Raises ConfigError, which begins with ``where``, if a key is
-    unknown or a value is not of its type."""
+    """Returns the mapping ``data`` as a ``kind``. Raises ConfigError if a key is unknown or a value
+    has the wrong type. The error begins with ``where``."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -195,8 +200,8 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
 
 
 def _typed_key(location: Sequence[str | int], data: Any) -> str:
-    """Returns the key at ``location`` in ``data`` as a user types it: ``model.width``. Pydantic
-    also puts the names of alternatives into a location: ``model.encoder.width``."""
+    """Returns the key that pydantic reports as ``location`` as the user types it: ``model.width``.
+    Leaves out the names of alternatives that pydantic adds: ``model.encoder.width``."""
     parts = []
     for part in location:
         try:
@@ -209,8 +214,9 @@ def _typed_key(location: Sequence[str | int], data: Any) -> str:
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
-    """Returns the YAML mapping of the file ``path``, or of the config of that name in ``folder`` of
-    configs/. Raises ConfigError if it cannot be read or is not a mapping."""
+    """Returns the mapping in the YAML file ``path``, or in the shipped config of that name in
+    configs/ or in ``folder`` of configs/. Raises ConfigError if the file cannot be read or does not
+    hold a mapping."""
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(
@@ -220,8 +226,8 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Returns the value of the YAML ``text``. Raises ConfigError, which begins with ``where``, if
-    it is not YAML, and for tags, for anchors inside of anchors and for many aliases."""
+    """Returns the value of the YAML ``text``. Raises ConfigError if the text is not valid YAML, has
+    tags, or has more or deeper aliases than a config needs. The error begins with ``where``."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
@@ -231,9 +237,9 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads what the core schema of YAML 1.2 reads: a date, ``no`` and ``1:59:59`` are text.
-    Refuses what lets a few lines fill memory: an anchor that contains an alias, and many
-    aliases."""
+    """A YAML loader that follows the core schema of YAML 1.2: a date, ``no`` and ``1:59:59`` are
+    text. It refuses text that could fill the memory: an alias inside an anchor, and more than
+    _MOST_ALIASES aliases."""
 
     anchors_around = 0
     aliases = 0
@@ -251,9 +257,9 @@ class _Loader(yaml.SafeLoader):
         self.anchors_around -= anchored
         return node
 
-    def construct_text(self, node: yaml.ScalarNode) -> Any:
-        """Returns the value of a text: without quotes null, true, false or a number if it is
-        one."""
+    def construct_value(self, node: yaml.ScalarNode) -> Any:
+        """Returns the value of ``node``. A quoted scalar is text. An unquoted scalar is None, a
+        boolean or a number if it has that form."""
         text: str = node.value
         if node.style is not None:
             return text
@@ -268,13 +274,13 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.yaml_implicit_resolvers = {}
 _Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("<<$"), ["<"])
-_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_value)
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Returns the text of the file ``path``, or of the config of that name in configs/ or in
-    ``folder`` of configs/. Raises ConfigError if there is no such config, or if the file is larger
-    than 1 MB or not UTF-8."""
+    """Returns the text of the file ``path``, or of the shipped config of that name in configs/ or
+    in ``folder`` of configs/. Raises ConfigError if there is no such file, or if it is larger than
+    1 MB or not UTF-8."""
     file = Path(path)
     name = str(path)
     for shipped in (f"{folder}/{name}", name):

@@ -33,18 +33,19 @@ _BARE_RETURN = re.compile(r"\r(?!\n)")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def visible(text: str) -> str:
-    """Returns ``text`` with control characters, and characters that XML forbids, spelled out.
+def printable(text: str) -> str:
+    r"""Returns ``text`` with control characters, and characters that XML forbids, replaced by their
+    codes (``\x1b``). Line breaks and tabs stay.
 
     A terminal obeys escape sequences, and XML with a forbidden character cannot be parsed.
     """
     return text.translate(_CONTROLS)
 
 
-def plain_cell(cell: object) -> object:
-    """Returns ``cell``, a text with an apostrophe before it if a spreadsheet would run it as a
-    formula, and with carriage returns spelled out: without quotes, as csv writes them, they end a
-    row. Numbers and all other values stay unchanged."""
+def safe_cell(cell: object) -> object:
+    """Returns ``cell`` as a spreadsheet can open it safely. A text that a spreadsheet would run as
+    a formula gets an apostrophe before it. A carriage return, which would end the row of a CSV
+    file, is replaced by its code. Any other type is unchanged."""
     if not isinstance(cell, str):
         return cell
     cell = _BARE_RETURN.sub(r"\\x0d", cell)
@@ -70,14 +71,14 @@ class MedalError(Exception):
 
     @property
     def one_line(self) -> str:
-        """Returns the message and what to type, on one line."""
-        return visible("; ".join(filter(None, (self.message, self.hint))))
+        """The message and the hint, on one line."""
+        return printable("; ".join(filter(None, (self.message, self.hint))))
 
     def __str__(self) -> str:
         text = self.message
         if self.hint:
             text += f"\n  {self.hint}"
-        return visible(text)
+        return printable(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without calling ``__init__``, whose arguments differ between subclasses."""
@@ -85,7 +86,8 @@ class MedalError(Exception):
 
 
 class RecordError(MedalError):
-    """A record is malformed: ``field`` is not what was ``expected``; ``row``: its cells."""
+    """A field of a record is malformed. ``field`` is its path. ``expected`` says what it should be.
+    ``row`` holds the cells of a malformed table row, if known."""
 
     def __init__(
         self, field: str, expected: str, got: object, row: object = None
@@ -96,7 +98,7 @@ class RecordError(MedalError):
 
 
 class DataError(MedalError):
-    """A file, or one of its lines, is malformed; ``line`` counts from 1."""
+    """A file, or the line ``line`` of it (counted from 1), is malformed. ``problem`` says why."""
 
     def __init__(
         self,
@@ -114,11 +116,11 @@ class DataError(MedalError):
 
 
 class ConfigError(MedalError):
-    """A configuration is wrong: an unknown key, a wrong type, or two settings that conflict."""
+    """A configuration is wrong: a key is unknown, a type is wrong, or two settings conflict."""
 
 
 class NotAvailableError(ConfigError):
-    """A model, its weights or a key are not available on this machine."""
+    """A model, its weights or an API key is not available on this machine."""
 
 
 class LeakError(MedalError):
@@ -138,13 +140,14 @@ class HubError(JudgeLoadError):
 
 
 class CoverageError(MedalError):
-    """Too few dialogues are scored for a figure to be meaningful (exit status 3)."""
+    """Too few dialogues are scored for a meaningful result (exit status 3)."""
 
     exit_code = 3
 
 
 def install_command(extra: str) -> str:
-    """Returns what to type to install an extra. The package is on no index yet."""
+    """Returns the shell command that installs the optional dependencies ``extra``. It is run in a
+    checkout, because the package is on no index."""
     return f"pip install '.[{extra}]' in a checkout"
 
 
@@ -159,10 +162,8 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns ``did you mean 'turn'? ``, with a space at its end, if ``name`` may be a typo.
-
-    Up to ``limit`` of ``names`` are suggested. Returns an empty text if none is similar.
-    """
+    """Returns ``did you mean 'turn'? ``, with a space at its end, if ``name`` is similar to one of
+    ``names``. Suggests up to ``limit`` of them. Returns an empty text if none is similar."""
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
     if matches:

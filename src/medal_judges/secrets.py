@@ -11,7 +11,7 @@ import logging
 from base64 import b64encode
 from urllib.parse import quote
 
-from medal_judges.errors import visible
+from medal_judges.errors import printable
 
 # A shorter one may be a word of any text ("none", "label"): local servers are given such keys.
 SHORTEST = 8
@@ -20,8 +20,9 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def hide(secret: str) -> None:
-    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters, in each form
-    in which a server may quote it: also escaped for JSON, URL-encoded and in base64."""
+    """Registers ``secret`` so that ``without_secrets`` replaces it in texts. Also registers the
+    forms in which a server may quote it: escaped for JSON, URL-encoded and in base64. Ignores a
+    secret of fewer than SHORTEST characters."""
     if len(secret) < SHORTEST:
         return
     _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))
@@ -35,16 +36,16 @@ def hide(secret: str) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Returns ``text`` with ``***`` in place of every hidden secret."""
+    """Returns ``text`` with ``***`` in place of every secret that ``hide`` registered."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
 class SecretFilter(logging.Filter):
-    """Keeps secrets, and characters that control the terminal, out of the records of a handler."""
+    """A logging filter that replaces secrets and control characters in each record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = visible(without_secrets(record.getMessage()))
+        record.msg = printable(without_secrets(record.getMessage()))
         record.args = ()
         return True

@@ -28,7 +28,7 @@ from medal_judges.models.prompted.answers import (
 )
 from medal_judges.models.trained_metrics.turn_metric import sentences
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.jsonl import json_line
 
 from ..talks import spoken
 
@@ -109,7 +109,7 @@ def _calls(turns: int) -> int:
     sys.setprofile(count)
     try:
         lines = [
-            to_line(judgement) for judgement in judge.score([dialogue], level="turn")
+            json_line(judgement) for judgement in judge.score([dialogue], level="turn")
         ]
     finally:
         sys.setprofile(None)

@@ -94,4 +94,4 @@ def test_the_mapped_sets() -> None:
         for rating in r.ratings():
             low, high = TRAIN_SCALES[rating.dimension]
             assert rating.scale == (low, high)
-            assert all(low <= v <= high and v == int(v) for v in rating.without_nulls)
+            assert all(low <= v <= high and v == int(v) for v in rating.given_values)

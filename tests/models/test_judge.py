@@ -13,7 +13,7 @@ from medal_judges.models.batching import budget_batches, retry_on_oom
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.jsonl import json_line
 
 
 class Constant(Judge):
@@ -59,7 +59,7 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     report = ScoreReport()
     (found,) = Constant(overall=3.5, repetitive=broken).score(dialogues(2)[1:])
     report.add(found)
-    line = json.loads(to_line(found))
+    line = json.loads(json_line(found))
     assert line["scores"] == {"overall": None, "repetitive": None}
     assert report.failures == {line["failure"]: 1} and report.scored == 0
 

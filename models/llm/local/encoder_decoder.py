@@ -19,7 +19,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import ProcessLock
+from medal_judges.storage.files import PicklableLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,7 +49,7 @@ class EncoderDecoderModel(LanguageModel):
         self.context = min(positions, context or positions)
         self.marks = SpecialTokens(tokenizer)
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
-        self.computing = ProcessLock()  # one network, one thread at a time
+        self.computing = PicklableLock()  # one network, one thread at a time
 
     def fingerprint(self) -> Mapping[str, str]:
         return {

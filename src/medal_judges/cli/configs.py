@@ -9,7 +9,7 @@ import typer
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_listed
-from medal_judges.config import about, config_text, shipped_file, shipped_names
+from medal_judges.config import config_text, shipped_file, shipped_names, top_comment
 from medal_judges.errors import ConfigError
 from medal_judges.storage.files import atomic_write
 
@@ -47,7 +47,7 @@ def list_configs() -> None:
     """
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
-        rows = [(name, about(folder, name)) for name in shipped_names(folder)]
+        rows = [(name, top_comment(folder, name)) for name in shipped_names(folder)]
         print_listed(("name", "what it is"), rows)
 
 

@@ -16,7 +16,7 @@ from medal_judges.cli.data_translate import translate
 from medal_judges.cli.judges import print_listed
 from medal_judges.cli.options import with_options
 from medal_judges.config import OVERRIDES, SEED, load_config, option
-from medal_judges.errors import MedalError, visible
+from medal_judges.errors import MedalError, printable
 from medal_judges.reading.dialogues import (
     ReadOptions,
     ReadOptionsWithoutLabels,
@@ -95,7 +95,7 @@ def show(
         lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
         for turn in row.dialogue.turns:
             lines.append(f"  {turn.role}: {turn.content}")
-    typer.echo(visible("\n".join(lines)))
+    typer.echo(printable("\n".join(lines)))
     report.show()
 
 

@@ -14,7 +14,7 @@ from medal_judges.reading.dialogues import (
     reading_report,
 )
 from medal_judges.report.console import ProgressBar
-from medal_judges.storage.files import only_run
+from medal_judges.storage.files import output_lock
 
 
 @with_options()
@@ -63,7 +63,7 @@ def translate(
             translations += [Translation(row, lang) for lang in to]
         else:
             skipped += 1
-    with only_run(out), ProgressBar("translating", len(translations)) as bar:
+    with output_lock(out), ProgressBar("translating", len(translations)) as bar:
         failures = run(
             runner,
             translations,

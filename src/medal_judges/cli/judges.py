@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from medal_judges.config import JUDGES, PACKAGED, about, read_yaml, shipped_names
+from medal_judges.config import JUDGES, PACKAGED, read_yaml, shipped_names, top_comment
 from medal_judges.models.base.saving import judge_folder, read_config
 from medal_judges.report.console import wide_console
 
@@ -20,10 +20,10 @@ def judges() -> None:
     rows = []
     for name in PACKAGED:
         family = read_config(judge_folder(name))["family"]
-        rows.append((name, family, about("train", name)))
+        rows.append((name, family, top_comment("train", name)))
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
-        rows.append((name, family, about(JUDGES, name)))
+        rows.append((name, family, top_comment(JUDGES, name)))
     print_listed(("judge", "family", "what it is"), rows)
 
 

@@ -15,7 +15,7 @@ from pydantic import create_model
 from pydantic.fields import FieldInfo
 
 from medal_judges.config import Config, build_config
-from medal_judges.storage.files import only_run, protected_inputs, require_other_file
+from medal_judges.storage.files import output_lock, protected_inputs, require_safe_out
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
 
@@ -50,9 +50,9 @@ def with_options(
             with ExitStack() as stack:
                 stack.enter_context(protected_inputs(*inputs))
                 for name, output in outputs.items():
-                    require_other_file(output, option=f"--{name}")
+                    require_safe_out(output, option=f"--{name}")
                 if locks is not None and "out" in outputs:
-                    lock = only_run(outputs["out"], folder=locks == "folder")
+                    lock = output_lock(outputs["out"], folder=locks == "folder")
                     stack.enter_context(lock)
                 command(**{name: getattr(options, name) for name in fields})
 

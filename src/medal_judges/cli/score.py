@@ -18,7 +18,7 @@ from medal_judges.config import (
     OVERRIDES,
     option,
 )
-from medal_judges.errors import visible
+from medal_judges.errors import printable
 from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
@@ -37,8 +37,8 @@ from medal_judges.reading.dialogues import (
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.console import ProgressBar
-from medal_judges.storage.files import only_run
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.files import output_lock
+from medal_judges.storage.jsonl import json_line
 
 
 @with_options()
@@ -88,7 +88,7 @@ def score(
     # Before anything is loaded or removed, in this process alone.
     lock: AbstractContextManager[None] = nullcontext()
     if out_file is not None:
-        lock = only_run(out_file)
+        lock = output_lock(out_file)
     with lock, open_judge(choice, workers, device) as loaded:
         report_of_reading = reading_report(reading, beside=out_file)
         report_of_reading.copied = scoring.keep
@@ -116,7 +116,7 @@ def score(
     lines = list(report.lines(loaded.languages))
     if report.coverage is not None and report.coverage >= min_coverage:
         lines += report.means()
-    typer.echo(visible("\n".join(lines)), err=True)
+    typer.echo(printable("\n".join(lines)), err=True)
     cached = cached_answers([loaded])
     if cached is not None:
         typer.echo(cached, err=True)
@@ -133,7 +133,7 @@ def _score_to_screen(
 
     def show(judgement: Judgement, record: dict[str, Any]) -> None:
         nonlocal first
-        line = to_line(record | first)
+        line = json_line(record | first)
         first = {}
         typer.echo(line.encode(), nl=False)  # UTF-8 on every console
 

@@ -17,8 +17,8 @@ from medal_judges.reading.names import (
 )
 from medal_judges.records.dialogue import Role
 from medal_judges.records.labelled import Scale
-from medal_judges.records.validation import as_text, number, text
-from medal_judges.storage.jsonl import load_json
+from medal_judges.records.validation import as_text, parse_number, parse_text
+from medal_judges.storage.jsonl import parse_json
 
 MISSING = object()
 _SPEAKERS = (*get_args(Role), "system", "tool")
@@ -102,7 +102,7 @@ def json_in(cell: Any, field: str = "") -> Any:
         return cell
     try:
         require_no_python(cell, field)
-        return load_json(cell, nan_is_null=True)
+        return parse_json(cell, nan_is_null=True)
     except (RecordError, RecursionError) as error:
         if not field:
             return cell
@@ -244,7 +244,7 @@ def _ratings(record: Record, column: str) -> list[Rating]:
 
 def _rating(column: str, value: object) -> Rating:
     expected = "a number, or several with ; between"
-    word = text(column, as_text(value), expected).strip().lower()
+    word = parse_text(column, as_text(value), expected).strip().lower()
     if word in _NO_RATING:
         return None
     if word in _FLAGS:
@@ -253,7 +253,7 @@ def _rating(column: str, value: object) -> Rating:
         rating = float(word.replace(",", "."))
     except ValueError as error:
         raise RecordError(column, expected, word) from error
-    return number(column, rating, expected)
+    return parse_number(column, rating, expected)
 
 
 def _annotators(record: Record, columns: ColumnMap, count: int) -> list[str]:

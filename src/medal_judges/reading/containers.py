@@ -157,7 +157,7 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
             yield number, RecordError("(line)", expected, line[:80])
             continue
         try:
-            value = jsonl.load_json(line, nan_is_null=True)
+            value = jsonl.parse_json(line, nan_is_null=True)
         except RecordError as error:
             value = error
         except RecursionError:
@@ -168,7 +168,7 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
 def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields the elements of an array, or the only value."""
     try:
-        value = jsonl.load_json(_whole(_lines_in(stream)), nan_is_null=True)
+        value = jsonl.parse_json(_whole(_lines_in(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
         problem = getattr(error, "message", "JSON that is nested too deep")
         raise ConfigError(problem, hint="one JSON value, or .jsonl") from error

@@ -25,7 +25,7 @@ from medal_judges.errors import (
     DataError,
     RecordError,
     did_you_mean,
-    visible,
+    printable,
 )
 from medal_judges.reading.columns import (
     ColumnMap,
@@ -58,8 +58,8 @@ from medal_judges.records.labelled import (
     parse_labelled,
 )
 from medal_judges.records.validation import as_text, require_valid_text
-from medal_judges.storage.files import require_other_file
-from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.files import require_safe_out
+from medal_judges.storage.jsonl import json_line, open_text
 
 Source = str | Path | Iterable[object]
 NumberedChat = tuple[int, Record, str]  # (number of its first row, record, form)
@@ -218,7 +218,7 @@ class ReadingReport:
             entry = {"file": error.path, "line": error.line, "problem": error.problem}
             self.problem_file.parent.mkdir(parents=True, exist_ok=True)
             with open_text(self.problem_file, "a") as stream:
-                stream.write(to_line(entry))
+                stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
@@ -234,7 +234,7 @@ class ReadingReport:
         elif self.count:
             lines.append(f"they are listed in {self.problem_file}")
         if always or len(lines) > 1:
-            print(visible("\n  ".join(lines)), file=sys.stderr)
+            print(printable("\n  ".join(lines)), file=sys.stderr)
 
     def require_rest(self) -> None:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
@@ -267,7 +267,7 @@ def reading_report(
         problem_file = Path(beside).parent / f"{stem}.skipped.jsonl"
     if problem_file is None or options.strict:
         return ReadingReport(strict=options.strict)
-    require_other_file(problem_file)
+    require_safe_out(problem_file)
     problem_file.unlink(missing_ok=True)
     return ReadingReport(problem_file)
 

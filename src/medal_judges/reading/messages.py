@@ -30,7 +30,7 @@ from medal_judges.records.dialogue import (
     parse_id,
 )
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import as_text, text
+from medal_judges.records.validation import as_text, parse_text
 
 _CALLS, _RESULTS = "tool calls", "tool results"
 # Kind of a part -> its types. The kind of a gap is its mark in the text.
@@ -156,7 +156,7 @@ class _Chat:
         """Adds the name of the assistant or of its model. Raises RecordError for a second one."""
         for column in ("name", "model"):
             name = as_text(message.get(column))
-            if name is not None and text(f"{field}.{column}", name).strip():
+            if name is not None and parse_text(f"{field}.{column}", name).strip():
                 self.names |= {name} - ROLE_WORDS.keys()
                 break
         if len(self.names) > 1:
@@ -197,7 +197,7 @@ def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
 def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
     """Yields what an answer has in other fields: a refusal, a sound, thoughts and calls."""
     if message.get("refusal") is not None:
-        yield "text", text(f"{field}.refusal", message["refusal"])
+        yield "text", parse_text(f"{field}.refusal", message["refusal"])
     if isinstance(message.get("audio"), Mapping):
         yield from _parts(f"{field}.audio", {**message["audio"], "type": "audio"})
     if any(map(message.get, ("reasoning_content", "reasoning", "thinking"))):
@@ -217,7 +217,7 @@ def _parts(field: str, content: object) -> Iterator[Part]:
     if content is None:
         return
     if isinstance(content, str):
-        yield "text", text(field, content)
+        yield "text", parse_text(field, content)
     elif isinstance(content, list | tuple):
         for index, part in enumerate(content):
             if isinstance(part, list | tuple):
@@ -244,7 +244,7 @@ def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
         names = ["text", "content", "refusal"]
     for name in names:
         if part.get(name) is not None:
-            yield kind, text(f"{field}.{name}", as_text(part[name]))
+            yield kind, parse_text(f"{field}.{name}", as_text(part[name]))
             return
     if kind == "text":
         raise RecordError(f"{field}.text", "a text", None)

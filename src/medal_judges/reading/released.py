@@ -20,7 +20,7 @@ from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import hash_split
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import text
+from medal_judges.records.validation import parse_text
 
 _CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # of a released row's ``source``
 _rubric = cache(load_rubric)
@@ -105,7 +105,7 @@ def _scene_parts(scene: object) -> dict[str, str]:
     scene; the line of the language is dropped."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
-    for line in text("scene", scene or "").splitlines():
+    for line in parse_text("scene", scene or "").splitlines():
         match = _SCENE_PART.match(line)
         if match:
             key = _CONTEXT_KEYS.get(match[1].lower())

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import as_text, parse, text
+from medal_judges.records.validation import as_text, parse, parse_text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
@@ -27,11 +27,11 @@ _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 def language_code(value: object, field: str = "lang") -> str:
     """Returns the code of the language ``value``: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``.
-    Drops a country (``en`` for ``en_US``) but not a script (``zh-hant``). None and blank text
-    are ``und``. Raises RecordError that names ``field`` for an unknown name."""
+    Drops a country (``en`` for ``en_US``) but not a script (``zh-hant``). None and blank text give
+    ``und``. Raises RecordError that names ``field`` if the language is unknown."""
     if value is None:
         return UNKNOWN_LANGUAGE
-    word = text(field, value, _EXPECTED).strip().lower()
+    word = parse_text(field, value, _EXPECTED).strip().lower()
     if not word:
         return UNKNOWN_LANGUAGE
     if _CODE.match(word):
@@ -51,13 +51,13 @@ def _codes_by_name() -> Mapping[str, str]:
 
 
 def base_language(lang: str) -> str:
-    """Returns the language of the code ``lang`` without script and country: ``zh`` for
-    ``zh-Hant``."""
+    """Returns the code ``lang`` without script and country: ``zh`` for ``zh-Hant``."""
     return lang.replace("_", "-").split("-")[0].lower()
 
 
 class Language(NamedTuple):
-    """``name`` in English, and the ``countries``, in English, where simulated users live."""
+    """A language: its English ``name``, and the English names of ``countries`` where its simulated
+    users live."""
 
     name: str
     countries: Sequence[str]
@@ -65,13 +65,14 @@ class Language(NamedTuple):
 
 @cache
 def load_languages() -> Mapping[str, Language]:
-    """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
+    """Returns the languages in configs/seeds/languages.yaml by ISO 639-1 code."""
     entries = read_yaml("seeds/languages").items()
     return {code: Language(**entry) for code, entry in entries}
 
 
 def language(code: str) -> Language:
-    """Returns the language of an ISO 639-1 code. Raises ConfigError for an unknown code."""
+    """Returns the language with the ISO 639-1 ``code``. Raises ConfigError if
+    configs/seeds/languages.yaml does not list the code."""
     languages = load_languages()
     if code not in languages:
         raise ConfigError(
@@ -82,7 +83,8 @@ def language(code: str) -> Language:
 
 
 def language_name(code: str) -> str:
-    """Returns ``German`` for the ``code`` ``de``. Returns the code itself if it is not listed."""
+    """Returns the English name of a language: ``German`` for ``de``. Returns ``code`` itself if
+    configs/seeds/languages.yaml does not list it."""
     return load_languages().get(code, Language(code, ())).name
 
 
@@ -93,18 +95,18 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 
 def parse_id(value: object) -> str:
-    """Returns ``value``, a text or a number, as text. Raises RecordError for others and blank
-    text."""
+    """Returns the id ``value``, a text or a number, as text. Raises RecordError for blank text and
+    for any other type."""
     name = as_text(value)
     if isinstance(value, bool) or not isinstance(name, str) or not name.strip():
         raise RecordError("id", "a non-empty text", value)
-    return text("id", name)
+    return parse_text("id", name)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. ``content`` may be empty: some chatbots answer with nothing. A line may hold it
-    as a number.
+    """One message of a dialogue. ``content`` may be empty, because some chatbots answer with
+    nothing. A number as content is read as text.
 
     >>> Turn("user", "Hi!")
     Turn(role='user', content='Hi!')
@@ -117,12 +119,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A conversation between a user and an assistant, immutable.
+    """An immutable conversation between a user and an assistant.
 
-    ``lang`` is an ISO 639-1 code if known. ``models`` maps ``user`` and ``assistant`` to the names
-    of the speakers. ``context`` holds scene, persona, gender and affect (MEDAL, section 3). As in
-    real logs, one role may have two turns in a row, turns may be empty, and the last turn may be
-    the user's.
+    ``lang`` is a language code, ``und`` if unknown. ``models`` maps ``user`` and ``assistant`` to
+    the names of the speakers. ``context`` holds what a generated dialogue started from: scene,
+    persona, gender and affect (MEDAL, section 3). As in real logs, one role may have two turns in a
+    row, turns may be empty, and the last turn may be the user's.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
@@ -144,20 +146,21 @@ class Dialogue:
 
     @property
     def chatbot(self) -> str | None:
-        """Name of the judged system."""
+        """Name of the assistant, which is the judged system. None if unknown."""
         return self.models.get("assistant")
 
     @property
     def chat_hash(self) -> str:
-        """Returns a hash of who says what, which joins labels to the scores of their chat.
+        """Hash of the roles and words of all turns. Labels are joined to scores of the same hash.
 
         It ignores what differs between file formats: white space, composed letters, empty turns,
-        and how the words of one speaker are divided into turns.
+        and how consecutive words of one speaker are divided into turns.
         """
-        return self.chat_hashes()[-1]
+        return self.prefix_hashes()[-1]
 
-    def chat_hashes(self) -> list[str]:
-        """Returns the chat_hash of the dialogue up to each turn. The first one is of no turns."""
+    def prefix_hashes(self) -> list[str]:
+        """Returns the ``chat_hash`` of every prefix of the dialogue: of no turns, of the first
+        turn, of the first two turns, and so on."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -176,19 +179,19 @@ class Dialogue:
 
     @property
     def text_hash(self) -> str:
-        """Returns a hash of the turns, exactly as they are."""
+        """Hash of the roles and contents of all turns, exactly as they are."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including turn index ``turn``, with the same id. None
-        returns all of it.
-        """
+        """Returns the dialogue up to and including the turn with index ``turn``, with the same id.
+        Returns the whole dialogue if ``turn`` is None."""
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the JSON object of a line, without optional fields that are empty."""
+        """Returns the dialogue as a JSON object in the line format. Empty optional fields are left
+        out."""
         record: dict[str, Any] = {
             "id": self.id,
             "lang": self.lang,
@@ -203,9 +206,9 @@ class Dialogue:
 
 
 def parse_dialogue_line(record: object) -> Dialogue:
-    """Returns the dialogue of ``record``, a JSON object in the line format, with its turns under
-    ``dialogue`` or ``turns``. Raises RecordError that names the field.
-    ``medal_judges.parse_dialogue`` reads other forms too."""
+    """Returns the dialogue in ``record``, a JSON object in the line format. Its turns are under
+    ``dialogue`` or ``turns``. Raises RecordError that names the field if one is missing or
+    malformed. ``medal_judges.parse_dialogue`` reads other forms too."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

@@ -53,27 +53,27 @@ class Dimension:
 
     @property
     def is_issue(self) -> bool:
-        """Returns whether label 1 of a binary dimension is a fault."""
+        """Whether the dimension is binary and label 1 means that the dialogue has a fault."""
         return self.kind == "binary" and self.good == "low"
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Returns the values that an annotator can give; empty for a continuous dimension."""
+        """The values that an annotator can give. Empty for a continuous dimension."""
         if self.kind == "continuous":
             return ()
         return tuple(map(float, range(int(self.low), int(self.high) + 1)))
 
     @property
     def tolerance(self) -> float:
-        """Returns the distance up to which two scores are equal."""
+        """The distance up to which two scores count as equal."""
         return EQUAL * (self.high - self.low)
 
     def to_unit(self, value: float) -> float:
-        """Returns ``value`` on the scale [0, 1]."""
+        """Maps ``value`` linearly from [low, high] to [0, 1]."""
         return (value - self.low) / (self.high - self.low)
 
     def from_unit(self, value: float) -> float:
-        """Returns ``value``, a number on [0, 1], on the scale. It is the inverse of ``to_unit``."""
+        """Maps ``value`` linearly from [0, 1] to [low, high]."""
         return self.low + value * (self.high - self.low)
 
     def to_record(self) -> dict[str, Any]:
@@ -81,8 +81,9 @@ class Dimension:
 
 
 def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
-    """Returns the dimensions of ``entries``, objects as a rubric and a file of judgements hold
-    them. Raises RecordError that names the field if one is malformed."""
+    """Returns the dimensions in ``entries``, a list of JSON objects with name, kind, low and high.
+    Rubrics and files of judgements hold such lists. Raises RecordError that names the field if an
+    entry is malformed or a name occurs twice."""
     if not isinstance(entries, list):
         expected = "a list of objects with name, kind, low and high"
         raise RecordError("dimensions", expected, entries)
@@ -101,9 +102,9 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
 def load_rubric(
     name_or_path: str | Path, names: Sequence[str] = ()
 ) -> tuple[Dimension, ...]:
-    """Returns the dimensions of the rubric ``name_or_path``, in configs/rubrics/ or a YAML file.
-    With ``names`` returns only these, in this order. Raises ConfigError for an unknown rubric or
-    name."""
+    """Returns the dimensions of the rubric ``name_or_path``, a name in configs/rubrics/ or a YAML
+    file. With ``names``, returns only the dimensions with these names, in the order of ``names``.
+    Raises ConfigError if the rubric is unknown or malformed, or lacks one of ``names``."""
     entries = read_yaml(name_or_path, "rubrics").get("dimensions") or None
     try:
         dimensions = parse_dimensions(entries)
@@ -127,8 +128,8 @@ def merge_dimensions(
 ) -> dict[str, Dimension]:
     """Returns the dimensions of all ``parts`` by name.
 
-    A part is a file and the dimensions that it states. Raises MedalError if two parts state one
-    name differently.
+    Each part is the name of a file and the dimensions in that file. Raises MedalError if two files
+    define a dimension differently.
     """
     merged: dict[str, Dimension] = {}
     stated_in: dict[str, str] = {}

@@ -19,25 +19,30 @@ _NAMED = 5  # ids in a message
 
 
 class ScoreKey(NamedTuple):
-    """What a score belongs to. ``chat`` is Dialogue.chat_hash up to ``turn``, None if unknown."""
+    """The chat and the turn that a score rates. ``turn`` is None if the score rates the whole
+    dialogue. ``chat`` is the ``Dialogue.chat_hash`` of the turns up to ``turn``, None if
+    unknown."""
 
     id: str
     turn: int | None
     chat: str | None
     system: str = ""
 
-    def is_of(self, dialogue: Dialogue) -> bool:
-        """Says whether the score belongs to ``dialogue``, as far as the chat is known."""
+    def matches(self, dialogue: Dialogue) -> bool:
+        """Returns whether the score rates this ``dialogue``, by the hash of the chat. Returns True
+        if the score has no hash."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """``score_rows`` has the indices of the scores of each label.
+    """The result of ``join_labels``. ``score_rows`` has one list for each label: the indices of the
+    scores that were joined to the label.
 
-    Labels without a score are ``of_other_chats`` (their ids were scored, but with other chats),
-    ``repeated`` (an earlier label is of the same chat) or ``absent``. ``by_id`` counts the scores
-    that do not say which chat they are of, and were joined by the id alone.
+    A label without scores is also in one of three lists. ``of_other_chats``: scores have its id,
+    but rate other chats. ``repeated``: an earlier label took the scores of its chat. ``absent``: no
+    score has its id. ``by_id`` counts the scores that were joined by id alone, because the score or
+    the label has no chat.
     """
 
     score_rows: list[list[int]] = field(default_factory=list)
@@ -47,8 +52,9 @@ class JoinedLabels:
     by_id: int = 0
 
     def notes(self, name: str) -> list[str]:
-        """Says which labels of the file ``name`` were left out. Raises MedalError if more than
-        MOST_OTHER of them are of other chats."""
+        """Returns a sentence for each reason why labels of the file ``name`` were left out or
+        joined by id alone. Raises MedalError if the share of labels of other chats is above
+        MOST_OTHER."""
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
         other_ids = _list_ids(self.of_other_chats)
@@ -78,13 +84,14 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds the ``scores`` of each of ``labels``: scores with its id whose chat is its chat.
+    """Finds the scores of each of ``labels``: the scores with the same id and the same chat.
 
-    Reading numbers repeated ids (``d1#2``). Such an id counts as ``d1``, and the hash of the chat
-    decides which score belongs to which label, never their order. If one side has no hash, a
-    repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
+    A reader of files adds a number to a repeated id (``d1#2``). Here ``d1#2`` counts as ``d1``, and
+    the hash of the chat says which score belongs to which label. The order of rows says nothing. If
+    a score or a label has no hash, a repeated id is not joined. ``may_meet`` can exclude pairs of a
+    label and a score, such as pairs of different turns.
     """
-    first_ids = _first_ids({label.id for label in labels}, scores)
+    first_ids = _unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
     rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
@@ -99,7 +106,7 @@ def join_labels(
             has_chats = scores[row].chat is not None and bool(label.dialogue.turns)
             is_fitting = repeats[id] == 1
             if has_chats:
-                is_fitting = scores[row].is_of(label.dialogue)
+                is_fitting = scores[row].matches(label.dialogue)
             if is_fitting:
                 joined.by_id += not has_chats
                 fitting.append(row)
@@ -116,9 +123,10 @@ def join_labels(
     return joined
 
 
-def _first_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Returns each of ``ids`` and of the ids of ``scores`` without the number that reading has
-    added, ``d1`` for ``d1#2``. It adds one only if there is the id without it."""
+def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
+    """Maps each of ``ids``, and each id of ``scores``, to the id without the number that a reader
+    of files added: ``d1#2`` to ``d1``. The number is dropped only if the id without it occurs
+    too."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:

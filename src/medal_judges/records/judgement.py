@@ -38,9 +38,9 @@ Unit = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A feature of a turn that moved the score towards the bad end: its ``value``, and the usual
-    one, the mean over such turns of the training data (None if the judge has no means).
-    ``feature``: a name of ALL_FEATURES or REACTION_NAMES."""
+    """A feature of a turn that moved the score towards the bad end. ``feature`` is a name in
+    ALL_FEATURES or REACTION_NAMES. ``value`` is the feature's value in this turn. ``usual`` is its
+    mean over the training turns of the same role, None if the judge stores no means."""
 
     feature: str
     value: Number
@@ -49,14 +49,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """How much each turn added to one dimension's score: ``baseline`` + sum of ``turns`` is
-    ``value``, in ``unit``.
+    """How much each turn added to the score of one dimension. ``baseline`` plus the sum of
+    ``turns`` is ``value``. All are in ``unit``.
 
-    ``baseline`` is the value of a dialogue whose turns are average turns of the training data
-    (without training data, the middle of the scale). So a turn above 0 raised the score, and a turn
-    below 0 lowered it. ``turns`` has 0 for turns that the judge did not see. ``causes`` are
-    features of the costliest turn, the largest cost first; empty if the judge reads no features, or
-    if the vector of the turn cost more.
+    ``baseline`` is the value of a dialogue of average training turns. For a judge without training
+    data it is the middle of the scale. So a turn above 0 raised the score, and a turn below 0
+    lowered it. A turn that the judge did not see is 0. ``causes`` are the features that cost most
+    in the costliest turn, the largest cost first. It is empty if the judge has no features, or if
+    the turn's embedding cost over four times as much as any feature.
     """
 
     turns: tuple[Number, ...]
@@ -68,9 +68,10 @@ class Contributions:
     def value(self) -> float:
         return self.baseline + math.fsum(self.turns)
 
-    def costliest(self, good: Literal["low", "high"]) -> int | None:
-        """Returns the turn that moved the score most towards the bad end, the first of equals.
-        ``good`` says which end of the scale is good. Returns None if no turn did."""
+    def costliest_turn(self, good: Literal["low", "high"]) -> int | None:
+        """Returns the index of the turn that moved the score most towards the bad end. Of equal
+        turns it is the first. ``good`` is the better end of the scale. Returns None if no turn
+        moved the score towards the bad end."""
         sign = -1 if good == "high" else 1
         costs = [sign * move for move in self.turns]
         most = max(costs, default=0.0)
@@ -86,8 +87,8 @@ def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str
     return details
 
 
-def known_details(**values: Any) -> dict[str, Any]:
-    """Returns the details that have a value, JSON-ready."""
+def filled_details(**values: Any) -> dict[str, Any]:
+    """Returns ``values`` without those that are None or empty. Tuples become lists, as in JSON."""
     details = {}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -99,34 +100,40 @@ def known_details(**values: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A judge's scores of a dialogue (``turn`` is None) or of the assistant turn with index
-    ``turn``.
+    """A judge's scores of a dialogue, or of one of its assistant turns.
 
-    ``scores``: dimension -> a number on its scale (binary: probability of label 1), None if
-    unscored; ``failure`` then gives the reason. ``distributions``: the probability of each level of
-    an ordinal or binary dimension. ``details``: what else a judge says about a dimension.
-    ``value``: the number in the answer, pooled over repeats. ``expected`` and ``spread``: mean and
-    standard deviation of the distribution over ratings. ``interval`` holds 9 in 10 human ratings of
-    dialogues with this score. ``mass``: the probability of all ratings together before
-    normalisation. ``samples``: the number of answers in which ratings were counted. ``raw``: the
-    judge's number before it was mapped onto the scale. ``selected``: follow-ups that all selection
-    runs chose (0: all are used). ``parsed``: how the answer was read. ``repeats``: one number for
-    each of several answers. ``members``: scores by the members of a hybrid.
-     ``contributions``: how much each turn
-    added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
-    ``cut_turns`` turns of which only a part fitted, ``left_out_turns`` turns that the judge's
-    settings leave out, ``shortened_turns`` turns of which the judge read a summary.
-    ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers,
-    ``cached_tokens`` prompt tokens from the backend's cache, ``seconds`` is the time of the model,
-    ``money`` is in US dollars.
-    ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
-    the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
-    not support it. ``detected_language``: the dialogue's language, if it had to be detected.
-    ``meta``: metadata copied from the dialogue (``--keep``). ``chat``: Dialogue.chat_hash of the
-    judged turns, by which labels meet their scores. ``input``: a hash of everything that was read,
-    by which ``medal score`` knows a chat that changed. ``reading``: how the chats were read, if
-    options said so; on the first line of a file. ``dimensions``: scale and good end of each score;
-    a file states them once.
+    - ``turn``: the index of the scored turn, None for the whole dialogue.
+    - ``scores``: dimension -> number on its scale (binary: probability of label 1), or None.
+    - ``failure``: why a score is None. ``transient``: the reason may pass (a server is down, a cost
+      limit is reached), so the same command scores the row again.
+    - ``distributions``: the probability of each level of an ordinal or binary dimension.
+    - ``contributions``: how much each turn added to a score.
+    - ``truncated_turns``: number of turns that did not fit into the judge's window.
+      ``cut_turns``: number of turns of which only a part fitted.
+      ``left_out_turns``: number of turns that the judge's settings leave out.
+      ``shortened_turns``: number of turns of which the judge read a summary.
+    - ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers,
+      ``cached_tokens`` prompt tokens from the backend's cache. ``seconds`` is the time of the
+      model, ``money`` is in US dollars.
+    - ``unknown_language``: the dialogue's language, if the judge does not support it.
+      ``detected_language``: the dialogue's language, if it was detected.
+    - ``meta``: metadata copied from the dialogue (``--keep``).
+    - ``chat``: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
+      ``input``: a hash of everything the judge read, by which ``medal score`` finds changed chats.
+    - ``reading``: the options with which the chats were read, on the first line of a file.
+    - ``dimensions``: name, scale and better end of each score. A file repeats them only on change.
+    - ``details``: dimension -> further facts, by these names:
+
+        value: the number in the answer, pooled over repeats
+        expected, spread: mean and standard deviation of the distribution over ratings
+        interval: the two ends between which 9 in 10 human ratings of such a score are
+        mass: the probability of all ratings together, before normalisation
+        samples: the number of answers in which ratings were counted
+        raw: the judge's number before it was mapped onto the scale
+        selected: follow-ups that all selection runs chose (0: all are used)
+        parsed: how the answer was read
+        repeats: one number for each of several answers
+        members: the scores by the members of a hybrid
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
@@ -162,12 +169,13 @@ class Judgement:
 
     @property
     def scored(self) -> bool:
-        """True if every dimension has a number."""
+        """Whether every dimension has a number."""
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
-        """Returns the JSON object of a line, without optional fields that are empty, and without
-        dimensions if they are those of the line ``before``."""
+        """Returns the judgement as a JSON object. Empty optional fields are left out.
+        ``dimensions`` are left out if they equal ``before``, the dimensions of the previous
+        line."""
         record = {name: getattr(self, name) for name in _ALWAYS}
         record |= {
             name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)
@@ -189,8 +197,8 @@ def empty_judgement(
     reason: str,
     turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement of ``dialogue`` by ``judge`` without scores on ``dimensions``, that
-    states its ``reason``. If a ``turn`` is judged, it is the last turn of the dialogue."""
+    """Returns a judgement by ``judge`` in which ``dimensions`` have no scores, with ``reason`` as
+    its failure. With ``turn``, it is of this turn, which must be the last one of ``dialogue``."""
     return Judgement(
         dialogue.id,
         judge,
@@ -203,9 +211,9 @@ def empty_judgement(
 
 
 def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judgement:
-    """Returns the judgement of ``record``, a JSON object. Ignores unknown fields. If it states no
-    dimensions it has those of the line ``before``. Raises RecordError that names the field if one
-    is missing or malformed."""
+    """Returns the judgement in ``record``, a JSON object. Ignores unknown fields. A record without
+    dimensions gets ``before``, the dimensions of the previous line. Raises RecordError that names
+    the field if one is missing or malformed."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
@@ -218,9 +226,9 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
 
 
 def judgement_parser() -> Callable[[object], Judgement]:
-    """Returns a function that parses the lines of one file, called once for each line in order. A
-    line that states no dimensions has the dimensions of the line before. The function raises
-    RecordError as ``parse_judgement`` does."""
+    """Returns a function that parses the lines of one file. Call it once for each line, in order: a
+    line without dimensions gets those of the previous line. The function raises RecordError if a
+    line is not a judgement."""
     before: tuple[Dimension, ...] = ()
 
     def parse_next(record: object) -> Judgement:
@@ -235,9 +243,10 @@ def judgement_parser() -> Callable[[object], Judgement]:
 def to_records(
     judgements: Iterable[Judgement], before: tuple[Dimension, ...] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Yields the JSON object of each line of a file with ``judgements``.
+    """Yields ``judgements`` as the JSON objects of a file's lines.
 
-    A line states its dimensions only if they differ from the line ``before``.
+    A line holds its dimensions only if they differ from those of the previous line. ``before``: the
+    dimensions of the line before the first.
     """
     for judgement in judgements:
         yield judgement.to_record(before)

@@ -23,8 +23,9 @@ Scale = tuple[float, float]
 class Rating:
     """The annotators' values for a dialogue (``turn`` is None) or for one of its turns.
 
-    ``values``: one number per annotator, None if missing. ``scale``: (lowest, highest) allowed
-    value, None if the source states none. ``aggregated``: the source released a mean or a vote.
+    ``values``: one number per annotator, None if the annotator gave none. ``scale``: the lowest and
+    the highest allowed value, None if the source names none. ``aggregated``: whether the source
+    released a mean or a vote in place of the annotators' values.
 
     >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
     >>> mean(rating)
@@ -39,20 +40,20 @@ class Rating:
     aggregated: bool = False
 
     @property
-    def without_nulls(self) -> tuple[float, ...]:
+    def given_values(self) -> tuple[float, ...]:
         return tuple(v for v in self.values if v is not None)
 
 
 def mean(rating: Rating) -> float | None:
-    """Returns the mean of the given values of ``rating`` on the raw scale. Returns None if there
-    are none."""
-    values = rating.without_nulls
+    """Returns the mean of the annotators' values in ``rating``, on the source's own scale. Returns
+    None if no annotator gave a value."""
+    values = rating.given_values
     return sum(values) / len(values) if values else None
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Maps ``value`` linearly from the scale ``source`` to ``target`` (ORALIS, Equation 1, before
-    rounding)."""
+    """Maps ``value`` linearly from the scale ``source`` to the scale ``target``, without rounding
+    (ORALIS, Equation 1)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
@@ -60,8 +61,8 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def hash_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """Returns ``train``, ``validation`` or ``test`` for ``key`` by ``shares``, from a hash of
-    ``key`` and ``seed`` only."""
+    """Returns the split of ``key``: ``train``, ``validation`` or ``test``. The split depends only
+    on a hash of ``key`` and ``seed``. ``shares`` are the expected shares of the three splits."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
     if point < shares[0]:
@@ -91,10 +92,10 @@ Range = Annotated[tuple[Number, Number], AfterValidator(_require_order)]
 class LabelledDialogue:
     """One line of a labelled file.
 
-    At level ``turn`` the labels are of the last turn of ``dialogue``. ``labels`` maps a dimension
-    to one value per annotator, on the raw ``scales``. All rows made from one conversation share a
-    ``group``, in every file: splits, leak checks and statistics use it. ``extra`` holds the other
-    fields of the line.
+    At level ``turn`` the labels rate the last turn of ``dialogue``. ``labels`` maps a dimension to
+    one value per annotator, on the source's own ``scales``. All rows that were made from one
+    conversation have the same ``group``, in every file. Splits and leak checks keep a group
+    together, and statistics treat it as one cluster. ``extra`` holds the other fields of the line.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
@@ -117,28 +118,28 @@ class LabelledDialogue:
 
     @property
     def turn(self) -> int | None:
-        """Returns the index of the labelled turn, or None at level dialogue."""
+        """The index of the labelled turn, None at level ``dialogue``."""
         if self.level == "turn":
             return len(self.dialogue.turns) - 1
         return None
 
     def ratings(self) -> Iterator[Rating]:
-        """Yields one Rating per dimension."""
+        """Yields one Rating for each dimension in ``labels``."""
         for name, values in self.labels.items():
             yield Rating(
                 self.id, self.turn, name, values, self.scales.get(name), self.aggregated
             )
 
     def rating(self, dimension: str) -> Rating | None:
-        """Returns the rating of one dimension, None if the row has no label for it."""
+        """Returns the Rating for ``dimension``, or None if the row has no label for it."""
         return next((r for r in self.ratings() if r.dimension == dimension), None)
 
     def has_label(self, dimension: str) -> bool:
-        """Says whether an annotator rated the dimension."""
+        """Returns whether at least one annotator rated ``dimension``."""
         return any(value is not None for value in self.labels.get(dimension, ()))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the JSON object of the line."""
+        """Returns the row as a JSON object in the line format."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,
@@ -160,11 +161,11 @@ KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue of ``record``, a JSON object in the line format. A row without
-    a group is its own conversation.
+    """Returns the labelled dialogue in ``record``, a JSON object in the line format. A row without
+    ``group`` gets its own id as group.
 
-    Raises RecordError that names the field if one is malformed, or if a label is outside of its
-    scale.
+    Raises RecordError that names the field if one is missing or malformed, or if a label is outside
+    its scale.
     """
     dialogue = parse_dialogue_line(record)
     assert isinstance(record, dict)  # parse_dialogue_line raises for anything else

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class RenderedDialogue(NamedTuple):
-    """The ``text`` of the turns that fit into a judge's window and its token ``ids``, and the
-    numbers of turns that are ``dropped`` and of turns that are ``cut``."""
+    """The input of a network for one dialogue: the ``text`` of the turns that fit into the window,
+    and its token ``ids``. ``dropped`` counts the turns that do not fit. ``cut`` counts the turns of
+    which only a part fits."""
 
     text: str
     ids: list[int]

@@ -12,9 +12,10 @@ from medal_judges.errors import MedalError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Key-value pairs that accompany every score; None means not applicable.
+    """The settings that a score depends on, stored with every score. A setting that does not apply
+    is None.
 
-    They are published, so they hold no paths and no secrets.
+    Signatures are published, so they hold no paths and no secrets.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0
@@ -40,7 +41,7 @@ class Signature:
                 )
 
     def __str__(self) -> str:
-        """Returns ``judge:NAME|revision:...`` without the keys that are None."""
+        """Returns ``judge:NAME|revision:...`` without the settings that are None."""
         pairs = []
         for name, value in asdict(self).items():
             if value is not None:
@@ -49,9 +50,9 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Reads a signature from its text. Ignores unknown keys (of a newer version); text without
-        a ``judge:`` pair is the judge's name. Raises MedalError for a seed that is not a whole
-        number."""
+        """Returns the signature that ``text`` spells. Ignores unknown keys, which a newer version
+        may have written. A ``text`` without a ``judge:`` pair is taken as the judge's name. Raises
+        MedalError if the seed is not a whole number."""
         pairs: dict[str, Any] = dict(
             part.split(":", 1) for part in text.split("|") if ":" in part
         )
@@ -65,7 +66,8 @@ class Signature:
 
 
 def content_hash(value: object) -> str:
-    """Returns 12 hex digits of the SHA-256 of bytes, or of the canonical JSON of another value."""
+    """Returns the first 12 hex digits of the SHA-256 of ``value``. Bytes are hashed as they are,
+    any other value as JSON with sorted keys."""
     if not isinstance(value, bytes):
         value = json.dumps(
             value, sort_keys=True, ensure_ascii=False, default=str

@@ -26,7 +26,7 @@ VALID_TEXT = "text of valid Unicode (no half of a surrogate pair)"
 LARGEST = 1e30  # sums and squares of smaller numbers are finite
 
 
-def _small(value: object) -> object:
+def _require_small(value: object) -> object:
     if isinstance(value, int | float) and not abs(value) < LARGEST:
         raise ValueError(f"expected a finite number below {LARGEST:g}")
     return value
@@ -34,20 +34,20 @@ def _small(value: object) -> object:
 
 # Types for the fields of dataclasses that `parse` reads. With plain float and int pydantic would
 # read "3" and true as numbers.
-Number = Annotated[float, Field(strict=True), BeforeValidator(_small)]
-End = Annotated[StrictInt | StrictFloat, BeforeValidator(_small)]
+Number = Annotated[float, Field(strict=True), BeforeValidator(_require_small)]
+End = Annotated[StrictInt | StrictFloat, BeforeValidator(_require_small)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]
 
 
 def parse(kind: type[T], record: object, field: str = "") -> T:
-    """Returns ``record``, a JSON object (in the ``field`` of another one), as the dataclass
-    ``kind``. Absent and null fields get their defaults.
+    """Returns the JSON object ``record`` as the dataclass ``kind``. Absent and null fields get
+    their defaults. ``field`` is the path of ``record`` within a larger object, for errors.
 
-    Raises RecordError that names the field, also for an unknown field.
+    Raises RecordError that names the field if one is missing, malformed or unknown.
     """
-    adapter, names, required = _adapter(cast(Hashable, kind))
+    adapter, names, required = _validator_and_fields(cast(Hashable, kind))
     if not isinstance(record, Mapping):
         raise RecordError(
             field or "(line)", f"an object with {', '.join(names)}", record
@@ -68,9 +68,9 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
 
 
 @cache
-def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
-    """Returns the validator of a dataclass, the names of all its fields, and the names of those
-    without a default."""
+def _validator_and_fields(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
+    """Returns the validator of the dataclass ``kind``, the names of all its fields, and the names
+    of its fields without a default."""
     names = []
     required = set()
     for field in fields(kind):
@@ -83,9 +83,10 @@ def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
     return TypeAdapter(list[kind], config=config), names, required
 
 
-def number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float. Raises RecordError, which names ``field`` and what was
-    ``expected``, for true, false, NaN, and numbers from LARGEST on."""
+def parse_number(field: str, value: object, expected: str = "a finite number") -> float:
+    """Returns ``value`` as a float. Raises RecordError for a boolean, for any other type than a
+    number, for NaN, and for a number whose size is LARGEST or above. The error names ``field`` and
+    what was ``expected``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     if not abs(value) < LARGEST:
@@ -93,9 +94,9 @@ def number(field: str, value: object, expected: str = "a finite number") -> floa
     return float(value)
 
 
-def text(field: str, value: object, expected: str = "a text") -> str:
-    """Returns ``value`` if it is text that UTF-8 can encode (it may be empty). Raises RecordError,
-    which names ``field`` and what was ``expected``, for any other value."""
+def parse_text(field: str, value: object, expected: str = "a text") -> str:
+    """Returns ``value`` if it is a text that UTF-8 can encode. The text may be empty. Raises
+    RecordError for any other value. The error names ``field`` and what was ``expected``."""
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
     if _SURROGATE.search(value):
@@ -104,8 +105,8 @@ def text(field: str, value: object, expected: str = "a text") -> str:
 
 
 def as_text(value: object) -> Any:
-    """Returns a number or a flag as the text that a CSV file has for it (``2`` for 2.0, ``true``),
-    and any other value unchanged."""
+    """Returns a number or a boolean as the text that CSV files hold: ``2`` for 2.0, ``true`` for
+    True. Returns any other value unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -116,15 +117,16 @@ def as_text(value: object) -> Any:
 
 
 def require_valid_text(value: object, field: str = "") -> None:
-    """Raises RecordError with the field's path for half a surrogate pair anywhere in ``value``:
-    JSON can escape it, but neither UTF-8 nor a tokenizer can encode it."""
+    """Raises RecordError if a text in ``value``, a JSON value, holds half a surrogate pair. JSON
+    can escape it, but UTF-8 and tokenizers cannot encode it. The error names the path of the text,
+    which starts with ``field``."""
     if isinstance(value, str):
-        text(field, value)
+        parse_text(field, value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             # the key itself can be broken
             name = f"{field}.{ascii(key)[1:-1]}".lstrip(".")
-            text(name, key)
+            parse_text(name, key)
             require_valid_text(item, name)
     elif isinstance(value, Sequence):
         for index, item in enumerate(value):

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from medal_judges.errors import visible
+from medal_judges.errors import printable
 from medal_judges.report.table import Light, Table, cell_parts
 
 _EVERY = 60.0  # seconds between two lines of progress
@@ -44,7 +44,7 @@ class PlainConsole(Console):
         super().__init__(markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(visible(text), **options)
+        return super().render_str(printable(text), **options)
 
 
 def wide_console(*, stderr: bool = False) -> Console:
@@ -122,7 +122,7 @@ def _cell_text(cell: object, brief: bool) -> str:
         text = f"{text} {span}".rstrip()
     if not isinstance(cell, str | Light):
         text = text.replace("−", "-")  # numbers to copy
-    return visible(text)
+    return printable(text)
 
 
 class ProgressBar:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medal_judges.errors import visible
+from medal_judges.errors import printable
 from medal_judges.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _canvas(figure: Figure) -> Canvas:
     inches = (max(width * across, 5.4), height * down + 0.7)
     canvas = Canvas(figsize=inches, layout="constrained")
     FigureCanvasAgg(canvas)
-    canvas.suptitle(visible(figure.title), fontsize=11)
+    canvas.suptitle(printable(figure.title), fontsize=11)
     all_axes = list(canvas.subplots(down, across, squeeze=False).flat)
     for axes in all_axes[len(sizes) :]:
         axes.set_axis_off()
@@ -174,10 +174,10 @@ def _canvas(figure: Figure) -> Canvas:
         else:
             _draw_intervals(axes, panel)
         if len(sizes) > 1:
-            axes.set_title(visible(panel.title), fontsize=9)
+            axes.set_title(printable(panel.title), fontsize=9)
     if figure.legend:
         patches = [Patch(color=colour) for _, colour in figure.legend]
-        names = [visible(name) for name, _ in figure.legend]
+        names = [printable(name) for name, _ in figure.legend]
         canvas.legend(patches, names, loc="outside lower center", ncols=6)
     return canvas
 
@@ -193,9 +193,9 @@ def _inches(panel: Series | Intervals | Bars) -> Range:
 
 def _draw_series(axes: Axes, panel: Series) -> None:
     last = len(panel.names) - 1
-    axes.set(xlim=(-0.5, last + 0.5), ylim=panel.span, ylabel=visible(panel.label))
+    axes.set(xlim=(-0.5, last + 0.5), ylim=panel.span, ylabel=printable(panel.label))
     ticks = np.linspace(0, last, min(_TICKS, last + 1)).round().astype(int).tolist()
-    names = [visible(panel.names[tick]) for tick in ticks]
+    names = [printable(panel.names[tick]) for tick in ticks]
     axes.set_xticks(ticks, names, rotation=25, ha="right")
     # None becomes NaN, which breaks the line.
     values = np.array([estimate.value for estimate in panel.estimates], dtype=float)
@@ -229,11 +229,11 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
         for length, colour in bar.segments:
             axes.barh(row, length, 0.7, end, color=colour, alpha=0.85)
             end += length
-        axes.text(end + 0.01 * panel.end, row, visible(bar.text), va="center", size=8)
+        axes.text(end + 0.01 * panel.end, row, printable(bar.text), va="center", size=8)
 
 
 def _set_rows(axes: Axes, names: Sequence[str]) -> None:
     """Names the rows of a panel, from top to bottom."""
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [visible(name) for name in names])
+    axes.set_yticks(range(len(names)), [printable(name) for name in names])
     axes.grid(visible=False, axis="y")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from medal_judges.errors import visible
+from medal_judges.errors import printable
 from medal_judges.storage.files import atomic_write
 
 
@@ -20,8 +20,8 @@ def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -
     root.set("failures", str(counts["failed"]))
     root.set("skipped", str(counts["undecided"]))
     for name, verdict, text in gates:
-        case = SubElement(root, "testcase", name=visible(name), classname=suite)
+        case = SubElement(root, "testcase", name=printable(name), classname=suite)
         if verdict in elements:
-            SubElement(case, elements[verdict], message=visible(text))
+            SubElement(case, elements[verdict], message=printable(text))
     text = tostring(root, encoding="unicode", xml_declaration=True)
     return atomic_write(path, text + "\n")

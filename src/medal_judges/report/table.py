@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
-from medal_judges.errors import plain_cell
+from medal_judges.errors import safe_cell
 from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.files import atomic_write
 
@@ -135,7 +135,7 @@ def write_csv(
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
-        writer.writerow([plain_cell(csv_value(cell)) for cell in row])
+        writer.writerow([safe_cell(csv_value(cell)) for cell in row])
     return atomic_write(path, text.getvalue())
 
 

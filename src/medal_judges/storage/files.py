@@ -23,8 +23,9 @@ DATA_VARIABLE = "MEDAL_JUDGES_DATA"
 _INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
 
 
-class ProcessLock:
-    """A reentrant lock between threads that can be pickled and forked: it is free in the copy."""
+class PicklableLock:
+    """A reentrant thread lock, for objects that are pickled or forked. The lock of the copy is
+    free."""
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.RLock] = {}  # by process
@@ -35,33 +36,34 @@ class ProcessLock:
     def __exit__(self, *error: object) -> None:
         self._locks[os.getpid()].release()
 
-    def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
-        return ProcessLock, ()
+    def __reduce__(self) -> tuple[type[PicklableLock], tuple[()]]:
+        return PicklableLock, ()
 
 
 def cache_folder() -> Path:
-    """Returns the folder for files that can be computed or downloaded again: $MEDAL_JUDGES_CACHE,
-    by default ~/.cache/medal_judges."""
+    """Returns the folder for files that can be computed or downloaded again. It is
+    $MEDAL_JUDGES_CACHE, or ~/.cache/medal_judges if that is not set."""
     return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/medal_judges").expanduser()
 
 
 def data_folder() -> Path | None:
-    """Returns the folder of $MEDAL_JUDGES_DATA, None if it is not set."""
+    """Returns the folder $MEDAL_JUDGES_DATA, None if that is not set."""
     value = os.environ.get(DATA_VARIABLE)
     return Path(value) if value else None
 
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``target``; the file or folder that the caller creates there
-    replaces ``target`` at the end, a folder as a whole.
+    """Yields a temporary path beside ``target``. Create a file or a folder there. At the end of the
+    context it replaces ``target`` in one step.
 
     After an error, or if nothing was created, ``target`` is unchanged and the temporary path is
-    removed. Creates parent folders.
+    removed. Creates the parent folders of ``target``. Raises ConfigError if ``target`` is a file
+    that the running command reads.
     """
     target = Path(target)
     if target.exists():
-        require_other_file(target)
+        require_safe_out(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.parent / f".partial-{os.getpid()}-{target.name}"
     try:
@@ -86,8 +88,8 @@ def _remove(path: Path) -> None:
 
 
 def _swap_names(partial: Path, target: Path) -> None:
-    """Swaps the names of two folders, because a rename cannot replace a folder that is not empty:
-    in one step if the system can, because a kill must not leave ``target`` missing."""
+    """Swaps the names of two folders, because a rename cannot replace a folder that is not empty.
+    Does it in one step if the system can, so that a kill never leaves ``target`` missing."""
     names = os.fsencode(partial), os.fsencode(target)
     rename = None
     if os.name == "posix":
@@ -101,8 +103,9 @@ def _swap_names(partial: Path, target: Path) -> None:
 
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:
-    """Writes ``content`` to ``target``, whole or not at all. Text is written as UTF-8; half a
-    surrogate pair, which UTF-8 does not have, as \\udXXX."""
+    r"""Writes ``content`` to ``target`` and returns its path. After a crash, ``target`` is either
+    complete or unchanged. Text is written as UTF-8. Half a surrogate pair, which UTF-8 cannot
+    encode, is written as \udXXX."""
     if isinstance(content, str):
         content = content.encode("utf-8", "backslashreplace")
     with atomic_path(target) as partial:
@@ -111,7 +114,8 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 def write_json(target: str | Path, record: object) -> Path:
-    """Writes ``record`` to ``target`` as JSON, whole or not at all. Raises ValueError for NaN."""
+    """Writes ``record`` to ``target`` as JSON and returns its path. After a crash, ``target`` is
+    either complete or unchanged. Raises ValueError for NaN."""
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False)
     return atomic_write(target, text + "\n")
 
@@ -129,14 +133,15 @@ def read_json_if_there(path: Path, otherwise: Any) -> Any:
 
 
 @contextmanager
-def only_run(
+def output_lock(
     out: str | Path, *, folder: bool = False, wait: bool = False
 ) -> Iterator[None]:
-    """Locks ``out`` so that no other run writes to it: a file, a folder that is replaced as a
-    whole, or with ``folder`` a folder (created here) in which files are written.
+    """Locks ``out`` so that no other run writes to it. ``out`` is a file, or a folder that is
+    replaced as a whole. With ``folder``, ``out`` is a folder in which files are written, and is
+    created.
 
-    If another run has locked it, even on another machine that shares the disk, waits until that
-    ends (``wait``) or raises MedalError. If a process dies, the system releases its lock.
+    If another run holds the lock, even on another machine that shares the disk, this waits with
+    ``wait`` and raises MedalError without it. The system releases the lock of a process that dies.
     """
     target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target.with_name(f".{target.name}.lock")
@@ -171,11 +176,11 @@ def only_run(
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Returns ``folder``. The first process that needs it lets ``build`` fill it, as a whole or not
-    at all, while others wait."""
+    """Returns ``folder``. If there is no such folder, calls ``build`` with a temporary folder to
+    fill, which then becomes ``folder``. Only one process builds, and others wait for it."""
     if folder.is_dir():
         return folder
-    with only_run(folder, wait=True):
+    with output_lock(folder, wait=True):
         if not folder.is_dir():
             with atomic_path(folder) as unfinished:
                 unfinished.mkdir()
@@ -183,9 +188,10 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     return folder
 
 
-def require_other_file(out: str | Path, *, option: str = "the output") -> None:
-    """Raises ConfigError if ``out``, the value of ``option``, is one of the protected inputs (by
-    name, symbolic link or hard link), a device, a pipe, or a name of an open stream."""
+def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
+    """Raises ConfigError if writing to ``out`` would replace a file that the running command reads,
+    a device or a pipe. Finds such a file under any name, also behind a symbolic or hard link.
+    ``option`` names ``out`` in the error."""
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
     # /dev/stdout and /dev/fd/1 are links that a file would replace.
@@ -205,8 +211,9 @@ def require_other_file(out: str | Path, *, option: str = "the output") -> None:
 
 @contextmanager
 def protected_inputs(*inputs: str | Path) -> Iterator[None]:
-    """Within this context, ``require_other_file`` and an atomic write that would replace one of
-    ``inputs`` raise ConfigError. What is not a file (a source, standard input) is left out."""
+    """Within this context, ``require_safe_out`` and atomic writes refuse to replace one of
+    ``inputs``: they raise ConfigError. Inputs that are not files (the name of a source, standard
+    input) are ignored."""
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

@@ -28,9 +28,9 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
-    """Opens the UTF-8 text of ``path`` in ``mode``, gzip if the name ends in .gz.
+    """Opens the file ``path`` as UTF-8 text. A name that ends in .gz means gzip.
 
-    Reading drops a byte-order mark, and turns bytes that are not UTF-8 into surrogates, so that an
+    In mode "r" a byte-order mark is dropped. Bytes that are not UTF-8 become surrogates, so that an
     error can name their line. Raises DataError if there is no such file or it cannot be opened.
     """
     how = {"encoding": "utf-8", "newline": "\n"}
@@ -47,8 +47,8 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
 
 
 def standard_input() -> IO[bytes]:
-    """Returns the bytes of standard input. Does not use sys.stdin.buffer: if a thread waits for it,
-    the interpreter aborts when it exits."""
+    """Returns standard input as a binary stream. Does not use sys.stdin.buffer: while a thread
+    waits for that, the interpreter aborts when it exits."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except (AttributeError, OSError):  # in memory, as in a test or a notebook
@@ -56,9 +56,10 @@ def standard_input() -> IO[bytes]:
 
 
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Yields ``parse(line)`` for each line of ``path`` that is not blank.
+    """Yields ``parse`` of the JSON value of each line in the file ``path``. Blank lines are
+    skipped.
 
-    Raises DataError with file and line number for a bad line and for damaged compressed data.
+    Raises DataError with file and line number if a line is bad or the compressed data is damaged.
     """
     number = 0
     with open_text(path) as stream:
@@ -71,8 +72,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``. Of a line above ``LONGEST_LINE`` characters it yields only
-    the first ``LONGEST_LINE + 1``, because a small compressed file could fill the memory."""
+    """Yields the lines of ``stream``. A line above LONGEST_LINE characters is cut after
+    LONGEST_LINE + 1, because a small compressed file could otherwise fill the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -80,7 +81,8 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
-    """Returns the error for a file that cannot be read any further after ``number`` lines."""
+    """Returns the error for the file ``path``, which cannot be read beyond ``number`` lines or
+    rows."""
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {error}", hint=hint)
 
@@ -93,25 +95,26 @@ def parse_line(
     *,
     hint: str = _HINT,
 ) -> T:
-    """Returns ``parse`` of the JSON value of ``line``. Raises DataError that names the file
-    ``path`` and the line ``number``, with ``hint``."""
+    """Returns ``parse`` of the JSON value of ``line``. Raises DataError if the line is too long, is
+    not valid JSON, or does not pass ``parse``. The error names the file ``path`` and the line
+    ``number``, and ends with ``hint``."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         raise DataError(
             path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint
         )
     try:
-        return parse(load_json(line))
+        return parse(parse_json(line))
     except RecordError as error:
         raise DataError(path, number, error.message, hint=hint) from error
     except RecursionError as error:
         raise DataError(path, number, "nested too deep", hint=hint) from error
 
 
-def load_json(line: str, *, nan_is_null: bool = False) -> object:
-    """Returns the JSON value of the text ``line``; NaN and infinity are null if ``nan_is_null``.
+def parse_json(line: str, *, nan_is_null: bool = False) -> object:
+    """Returns the value of the JSON text ``line``. With ``nan_is_null``, NaN and infinity are None.
 
-    Raises RecordError for text that is not strict JSON, and for a key that an object has twice:
-    json would drop its first value.
+    Raises RecordError if the text is not strict JSON, or if an object has a key twice, of which
+    json.loads would drop the first value.
     """
 
     def refuse(name: str) -> None:
@@ -139,20 +142,21 @@ def load_json(line: str, *, nan_is_null: bool = False) -> object:
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
     """Writes one JSON line for each of ``records`` to ``path`` and returns their number. The file
-    appears whole or not at all. Parent folders are created. Raises RecordError as ``to_line``
-    does."""
+    appears complete or not at all. Creates parent folders. Raises RecordError for NaN, infinity and
+    text that UTF-8 cannot encode."""
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:
-            stream.write(to_line(record))
+            stream.write(json_line(record))
             count += 1
     return count
 
 
-def to_line(record: Line) -> str:
-    """Returns the JSON line of ``record``, a dict, or an object with ``to_record``.
+def json_line(record: Line) -> str:
+    """Returns the JSON line of ``record``, with its line break. ``record`` is a dict, or an object
+    with ``to_record``.
 
-    Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
+    Raises RecordError for NaN, infinity and text that UTF-8 cannot encode.
     """
     data = record if isinstance(record, Mapping) else record.to_record()
     try:
@@ -165,20 +169,21 @@ def to_line(record: Line) -> str:
 
 
 class Journal:
-    """The append-only JSONL file ``path``, from which long runs resume.
+    """An append-only JSONL file, from which a long run resumes.
 
-    Its first line states the ``run`` (see ``require_same_run``). Each line is written as soon as
-    its record is known, so kill -9 loses at most the line that is being written: without its line
-    break it is ignored when the file is read, and cut off by the next ``append``. One process
-    appends at a time: a run locks its output.
+    ``run`` is everything that determines the result of the run. The first line stores it, so that
+    no other run can resume the file. Each record is written as soon as it is known, so a kill loses
+    at most the line that is being written. Readers ignore such a half line, and the next ``append``
+    cuts it off. Only one process may append at a time.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.run = run
 
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yields (offset, line) of every complete line. Ignores a half-written last line."""
+    def offsets_and_lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yields the byte offset and the bytes of each complete line. Ignores a half-written last
+        line."""
         if not self.path.exists():
             return
         start = 0
@@ -190,41 +195,43 @@ class Journal:
                 start += len(line)
 
     def parse_lines(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
-        """Yields (line, ``parse(line)``) of every complete line that is not blank. Raises DataError
-        with file and line number for a bad line."""
-        for number, (_, line) in enumerate(self.lines(), 1):
+        """Yields each complete line that is not blank, and ``parse`` of its JSON value. Raises
+        DataError with file and line number if a line is bad."""
+        for number, (_, line) in enumerate(self.offsets_and_lines(), 1):
             text = line.decode("utf-8", "surrogateescape")
             if text.strip():
                 yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """Yields ``parse(line)`` for every line, as ``parse_lines`` does, without its number."""
+        """Yields ``parse`` of the JSON value of each complete line that is not blank. Raises
+        DataError with file and line number if a line is bad."""
         for _, record in self.parse_lines(parse):
             yield record
 
     def require_run(self) -> None:
-        """Raises MedalError if the file is of another run."""
-        for _, line in self.lines():
+        """Raises MedalError if the file exists and a run other than ``run`` wrote it."""
+        for _, line in self.offsets_and_lines():
             text = line.decode("utf-8", "replace")
             saved: Any = parse_line(self.path, 1, text, lambda record: record)
             require_same_run(self.path, saved.get("run", {}), self.run or {})
             return
 
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
-        """Writes one line for each record (a dict, or an object with ``to_record``).
+        """Writes one JSON line for each of ``records``, which are dicts or objects with
+        ``to_record``.
 
-        With ``sync`` it returns when they are on the disk, else when the system has them: then only
-        a power cut can lose them. If the write fails (OSError: the disk is full), the file is
-        unchanged.
+        With ``sync``, returns when the lines are on the disk. Without it, the system writes them
+        later, and a power cut can lose them. If a write fails (OSError: the disk is full), the file
+        is unchanged.
         """
-        lines = list(map(to_line, records))
+        lines = list(map(json_line, records))
         if not lines:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b", buffering=0) as stream:
             end = _cut_half_line(stream, stream.seek(0, os.SEEK_END))
             if self.run is not None and not end:
-                lines[0] = to_line({**json.loads(lines[0]), "run": self.run})
+                lines[0] = json_line({**json.loads(lines[0]), "run": self.run})
             left = memoryview("".join(lines).encode())
             try:
                 # a disk that is nearly full writes a part first, then fails
@@ -239,7 +246,7 @@ class Journal:
                 raise
 
     def sync(self) -> None:
-        """Waits until everything that was appended is on the disk."""
+        """Waits until all appended lines are on the disk."""
         if self.path.exists():
             # Windows cannot sync a read-only file
             with self.path.open("r+b") as stream:
@@ -247,7 +254,8 @@ class Journal:
 
 
 def _cut_half_line(stream: IO[bytes], size: int) -> int:
-    """Cuts off what follows the last line break of a file of ``size`` bytes. Returns its size."""
+    """Cuts off everything after the last line break of a file of ``size`` bytes. Returns the new
+    size."""
     stream.seek(max(0, size - 1))
     if stream.read(1) not in (b"", b"\n"):
         stream.seek(0)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import DataError, RecordError, plain_cell
+from medal_judges.errors import DataError, RecordError, safe_cell
 from medal_judges.records.dimension import Dimension, merge_dimensions, parse_dimensions
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import (
     limited_lines,
-    load_json,
     open_text,
+    parse_json,
     read_records,
     write_records,
 )
@@ -40,9 +40,9 @@ _KINDS = ("key", "scores", "interval", "own", "usage", "meta")
 _NUMBERS = ("scores", "interval", "usage")
 
 
-def lines_file(path: str | Path) -> Path:
-    """Returns the file of lines of the judgements in ``path``: the file itself, or of a table the
-    file beside it (``scores.csv.jsonl``)."""
+def jsonl_path(path: str | Path) -> Path:
+    """Returns the path of the JSONL file that holds the judgements of ``path``. Beside a table
+    ``scores.csv`` it is ``scores.csv.jsonl``. Any other ``path`` is such a file itself."""
     path = Path(path)
     if path.suffix in TABLES:
         return path.with_name(f"{path.name}.jsonl")
@@ -50,9 +50,9 @@ def lines_file(path: str | Path) -> Path:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether the file ``path`` holds judgements. A table without its file of lines does
-    not. Raises DataError if there is no such file, or if it is empty."""
-    lines = lines_file(path)
+    """Returns whether the file ``path`` holds judgements, by its first line. A table holds none if
+    there is no JSONL file beside it. Raises DataError if the file is missing or empty."""
+    lines = jsonl_path(path)
     if lines != Path(path) and not lines.is_file():
         return False
     try:
@@ -61,18 +61,18 @@ def holds_judgements(path: str | Path) -> bool:
         if first is None:
             hint = "give a file of scores or of dialogues"
             raise DataError(path, None, "is empty", hint=hint)
-        record = load_json(first)
+        record = parse_json(first)
     except (EOFError, zlib.error, OSError, RecordError, RecursionError):
         return False
     return isinstance(record, dict) and isinstance(record.get("scores"), dict)
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Yields the judgements of the file ``path``, one at a time; of a table those of the lines
+    """Yields the judgements in the file ``path``, one at a time. For a table, reads the JSONL file
     beside it.
 
-    Raises DataError that names file and row if the file is missing, if a line is not a judgement,
-    if two rows have one (id, turn), and if two rows state one dimension differently.
+    Raises DataError that names file and row in these cases: the file is missing, a line is not a
+    judgement, two rows have the same id and turn.
 
     >>> from medal_judges import read_judgements, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -91,12 +91,12 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         row_hashes.add(row_hash)
         return judgement
 
-    yield from read_records(lines_file(path), parse)
+    yield from read_records(jsonl_path(path), parse)
 
 
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
-    """Writes ``judgements`` to the file ``path``, by its ending Parquet, CSV or JSON lines. Returns
-    their number. The file appears whole or not at all.
+    """Writes ``judgements`` to the file ``path`` and returns their number. The ending selects the
+    format: .parquet, .csv, or JSON lines for any other. The file appears complete or not at all.
 
     >>> from medal_judges import Judge, read_dialogues, write_judgements
     >>> judge = Judge.from_pretrained("length")
@@ -115,10 +115,10 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
             )
             frame[name] = texts.where(frame[name].notna(), None)
             if is_csv:
-                frame[name] = frame[name].map(plain_cell)
+                frame[name] = frame[name].map(safe_cell)
     with atomic_path(path) as partial:
         if is_csv:
-            frame = frame.rename(columns=plain_cell)
+            frame = frame.rename(columns=safe_cell)
             frame.to_csv(partial, index=False, lineterminator="\n")
         else:
             frame.to_parquet(partial, index=False, compression="zstd")
@@ -126,8 +126,8 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the table of the judgements in the file ``path``, as ``to_frame`` makes it. Raises
-    DataError as ``read_judgements`` does.
+    """Returns the judgements in the file ``path`` as a table, in the form of ``to_frame``. Raises
+    DataError if the file is missing or a line is not a judgement.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -138,7 +138,7 @@ def read_frame(path: str | Path) -> DataFrame:
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the cells in the row of a judgement by the kind and the name of their column."""
+    """Returns the cells of the row of ``judgement``: kind of column -> name of column -> value."""
     interval = {}
     for name, details in judgement.details.items():
         if ends := details.get("interval"):
@@ -154,12 +154,14 @@ def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
-    """Returns a table with one row for each of ``judgements``: id, turn, judge, each dimension's
-    score and interval (``overall.low``, ``overall.high``), failure, usage and metadata.
+    """Returns a table with one row for each of ``judgements``. Its columns are id, turn, judge, the
+    score and interval of each dimension (``overall``, ``overall.low``, ``overall.high``), failure,
+    usage and metadata. Columns without values are left out.
 
-    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. ``attrs["rubric"]``
-    lists name, kind, low, high, good and definition of each dimension. Columns without any value
-    are left out. Raises MedalError for rows whose dimensions of one name differ.
+    ``attrs["dimensions"]`` maps each dimension to the column of its scores, ``attrs["meta"]`` each
+    name of metadata to its column. ``attrs["rubric"]`` lists name, kind, low, high, good and
+    definition of each dimension. Raises MedalError if two judgements define a dimension
+    differently.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -179,10 +181,13 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     columns: dict[str, Any] = {}
     heads: dict[str, dict[str, str]] = {}
     for kind, records in rows.items():
-        part = _part(kind, records)
+        part = _columns_of_kind(kind, records)
         heads[kind] = {}
         for name in part:
-            heads[kind][name] = head = _head(kind, name, columns)
+            head = name
+            while head in columns or (kind not in ("key", "own") and head in _FIELDS):
+                head = f"{kind}.{head}"
+            heads[kind][name] = head
             columns[head] = part[name]
     frame = pandas.DataFrame(columns)
     rubric = merge_dimensions(rubrics).values()
@@ -194,8 +199,10 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     return frame
 
 
-def _part(kind: str, records: list[dict[str, Any]]) -> DataFrame:
-    """Returns the columns of one kind. Whole numbers are Int64, which may lack values."""
+def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
+    """Returns the columns of one ``kind`` in _KINDS. ``records`` has the cells of each row. Empty
+    columns of fields in _FIELDS are dropped, except the first field. Whole numbers become Int64,
+    which allows missing values."""
     from pandas import DataFrame
     from pandas.api.types import infer_dtype
 
@@ -214,13 +221,6 @@ def _part(kind: str, records: list[dict[str, Any]]) -> DataFrame:
     return part.infer_objects()
 
 
-def _head(kind: str, name: str, columns: Container[str]) -> str:
-    """Returns the name of a new column beside ``columns``."""
-    while name in columns or (kind not in ("key", "own") and name in _FIELDS):
-        name = f"{kind}.{name}"
-    return name
-
-
-def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
-    """Returns the dimensions that the judgements of the table ``frame`` state."""
+def frame_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
+    """Returns the dimensions in ``attrs["rubric"]`` of ``frame``, a table by ``to_frame``."""
     return parse_dimensions(frame.attrs.get("rubric", []))

@@ -13,11 +13,12 @@ from medal_judges.errors import MedalError
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 
 
-def content_of(name: str | Path) -> str:
-    """Returns a hash of the bytes of the file or of the folder ``name``; any other name unchanged.
+def hash_or_name(name: str | Path) -> str:
+    """Returns a hash of the content of the file or folder ``name``. Returns ``name`` itself if
+    there is no such file or folder.
 
-    A run states with it the files that it reads: two files of one name are two runs, and one file
-    under two names is one.
+    A run identifies the files that it reads by this hash. So a file with new content makes another
+    run, and a renamed file does not.
     """
     path = Path(name)
     files = [path]
@@ -37,11 +38,11 @@ def content_of(name: str | Path) -> str:
 def require_same_run(
     path: str | Path, saved: Mapping[str, Any], run: Mapping[str, Any]
 ) -> None:
-    """Raises MedalError that names what differs between the run that wrote ``path``
-    (``saved``) and this ``run``.
+    """Raises MedalError if ``saved``, the run that wrote the file ``path``, differs from ``run``.
+    The error lists the differences.
 
-    A run is everything that decides its result: settings, signatures, and the content of the files
-    that it reads (see ``content_of``), never their names.
+    A run is a mapping of everything that determines its result: settings, signatures, and hashes of
+    the files that it reads.
     """
     current = json.loads(json.dumps(run))
     differences = []

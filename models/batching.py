@@ -44,10 +44,8 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def in_order(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
-    """Yields ``function(item)`` in the order of ``items``, computed by ``at_once`` threads.
-
-    Later items are computed while an earlier one takes long, at most AHEAD of them.
-    """
+    """Yields ``function(item)`` in the order of ``items``, computed by ``at_once`` threads. While
+    one item takes long, the threads go on with up to AHEAD later items."""
     if at_once == 1:
         yield from map(function, items)
         return
@@ -67,12 +65,13 @@ def in_order(
 def budget_batches(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Yields batches whose padded size (count x longest) fits ``budget``, the longest items first,
-    so that memory runs out at once or not at all. An item above the budget is a batch by itself.
+    """Yields ``items`` in batches whose padded size (count x longest ``length``) is at most
+    ``budget``. An item longer than the budget is a batch by itself. The longest items come first,
+    so that memory runs out at the first batch or never.
 
-    ``tight`` reduces padding: a batch with a sixteenth of the budget also ends if the next item is
-    shorter than four fifths of its longest. Without it the turns of 32 dialogues are padded to
-    twice their tokens, those of 192 dialogues to 1.3 times (tight: 1.1 times).
+    ``tight`` reduces padding. A batch that fills at least a sixteenth of the budget then also ends
+    if the next item is shorter than four fifths of its longest. This pads the turns of 192
+    dialogues to 1.1 times their tokens, instead of 1.3 times.
     """
     batch: list[T] = []
     longest = 0
@@ -90,8 +89,8 @@ def budget_batches(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """Returns ``run(batch)``; if memory runs out, runs the two halves one after the other, down to
-    single items. Raises what BEFORE_BATCH raises."""
+    """Returns ``run(batch)``. If memory runs out, runs the two halves one after the other, down to
+    single items. Calls BEFORE_BATCH first. Its errors pass through."""
     BEFORE_BATCH.get()()
     try:
         return run(batch)
@@ -112,8 +111,8 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Returns the token ids ``rows`` as [R, L], padded with ``pad``, and their mask [R, L] (1 =
-    token). On a machine with a GPU, L is a multiple of 64."""
+    """Returns ``rows`` of token ids as a tensor [R, L], padded with the id ``pad``, and its mask
+    [R, L] (1 = token, 0 = padding). On a machine with a GPU, L is a multiple of 64."""
     import torch
 
     longest = max(map(len, rows))
@@ -136,9 +135,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class SpecialTokens:
-    """The marks of ``tokenizer``: its named special tokens (beginning, end, ...) and all others
-    that it flags as special, such as the marks of turns and images. Text of a dialogue must not be
-    read as a mark: a turn could then end itself, begin another turn, or add a field."""
+    """The special tokens of ``tokenizer``: beginning, end, and all others that it flags as special,
+    such as those of turns and images. If the text of a dialogue spelt one, a turn could end itself,
+    begin another turn, or add a field."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()
@@ -148,5 +147,6 @@ class SpecialTokens:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     def broken_up(self, text: str) -> str:
-        """Returns ``text`` with a space between the characters of each mark."""
+        """Returns ``text`` with a space between the characters of each special token in it, so that
+        it is read as plain text."""
         return self._pattern.sub(lambda found: " ".join(found.group()), text)

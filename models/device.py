@@ -20,8 +20,8 @@ CPU_BATCH_TOKENS = 8192
 
 
 def torch_device(device: Device) -> torch.device:
-    """Returns ``device``. None is the GPU if there is one, and the CPU otherwise. Raises
-    ConfigError for a device that is not here."""
+    """Returns ``device`` as a torch.device. None is the GPU if there is one, otherwise the CPU.
+    Raises ConfigError if this machine does not have the device."""
     import torch
 
     if device is None:
@@ -36,9 +36,8 @@ def torch_device(device: Device) -> torch.device:
 
 
 def batch_tokens(device: torch.device) -> int:
-    """Returns how many padded tokens one batch may have on ``device``: 8,192 on a CPU, which more
-    would not fill better, and 1,024 per GiB of a GPU's memory. A batch that does not fit is halved
-    (see retry_on_oom)."""
+    """Returns the maximum number of padded tokens in a batch on ``device``: 8,192 on a CPU, and
+    1,024 per GiB of memory on a GPU. A batch that does not fit is halved (retry_on_oom)."""
     if device.type != "cuda":
         return CPU_BATCH_TOKENS
     import torch
@@ -48,7 +47,8 @@ def batch_tokens(device: torch.device) -> int:
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """Returns torch's type for ``name``: fp32, bf16 or fp16 (ConfigError for others)."""
+    """Returns torch's dtype for ``name``: fp32, bf16 or fp16. Raises ConfigError for any other
+    name."""
     import torch
 
     if name not in DTYPES:
@@ -57,11 +57,11 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
-    """Casts the weights of ``network`` to ``dtype``, in place, as transformers does when it loads a
+    """Casts the weights of ``network`` to ``dtype`` in place, as transformers does when it loads a
     model.
 
-    It does not cast the frequencies of rotary positions, as ``Module.to`` would: in bf16 a position
-    of 2,000 would be rotated by other angles than in training.
+    Unlike ``Module.to``, leaves the frequencies of rotary positions in fp32. In bf16 a position of
+    2,000 would be rotated by another angle than in training.
     """
     import torch
 
@@ -75,10 +75,11 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
 
 
 def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
-    """Sets the attention of ``body`` (a transformers or PEFT model) on ``device``.
+    """Sets the attention implementation of ``body``, a model of transformers or PEFT, on
+    ``device``.
 
-    It is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``, ``fp16``) are
-    available, otherwise sdpa, or eager for a model without sdpa.
+    It is flash attention if ``precision`` is ``bf16`` or ``fp16`` and there are a GPU and the
+    package flash_attn. Otherwise it is sdpa, or eager for a model without sdpa.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     has_flash = device.type == "cuda" and find_spec("flash_attn") is not None
@@ -96,7 +97,7 @@ def set_attention(body: nn.Module, device: torch.device, precision: str) -> None
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Leaves out transformers' report that a new head is new, and its progress bars."""
+    """Silences the warnings and progress bars of transformers inside the ``with`` block."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

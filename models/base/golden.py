@@ -1,4 +1,4 @@
-"""Golden scores: a judge's scores of sixteen dialogues, saved with it and compared on loading.
+"""Golden scores: the scores of sixteen dialogues, saved with a judge to check it on other machines.
 
 At the end of training the saved judge is loaded and compared, and the run fails if they differ.
 ``medal doctor JUDGE`` runs the same check.
@@ -27,11 +27,11 @@ FEW = 4  # dialogues for a judge that writes answers
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """A comparison of a judge's scores on this machine with its golden.json.
+    """The result of comparing a judge's scores on this machine with its golden.json.
 
-    ``deviation`` is the largest difference as a share of the dimension's scale (infinite if only
-    one of the two is scored), at the dialogue and dimension ``where``. ``golden`` is the content of
-    the file.
+    ``deviation``: the largest difference between a score and its golden score, divided by the
+    length of the dimension's scale. It is infinite if only one of the two is None. ``where``: the
+    dialogue and dimension with this difference. ``golden``: the content of golden.json.
     """
 
     deviation: float
@@ -49,8 +49,9 @@ def golden_dialogues() -> list[Dialogue]:
 
 
 def write_golden(judge: Any, folder: Path) -> None:
-    """Writes golden.json into the judge's folder: scores on the judge's device and in its dtype,
-    and the allowed difference."""
+    """Writes golden.json into the judge's ``folder``: its scores of the golden dialogues, its
+    device and dtype, and the tolerance. A judge that asks language models scores only four of the
+    dialogues."""
     dialogues = golden_dialogues()
     if judge.language_models():
         # Evenly spaced, because neighbours in the file share a language.
@@ -72,8 +73,8 @@ def write_golden(judge: Any, folder: Path) -> None:
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns the content of the golden.json of the judge in ``folder``. Raises JudgeLoadError if
-    it is missing or damaged."""
+    """Returns the content of golden.json in the judge's ``folder``. Raises JudgeLoadError if the
+    file is missing or damaged."""
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
@@ -95,10 +96,11 @@ def compare(
     device: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
-    """Compares the judge saved in ``folder``, loaded with ``options``, with its golden scores: on
-    ``device``, by default on the device of golden.json, or on a CPU if there is no GPU.
+    """Loads the judge saved in ``folder`` with ``options`` and compares its scores with
+    golden.json.
 
-    Raises JudgeLoadError if there is no golden.json.
+    ``device``: None is the device in golden.json, or the CPU on a machine without a GPU. Raises
+    JudgeLoadError if golden.json is missing or damaged.
     """
     import torch
 
@@ -126,9 +128,9 @@ def compare(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Loads the judge saved in ``folder`` with ``options`` and returns the deviation from its
-    golden scores. Raises JudgeLoadError if it is above the tolerance, or if there are no golden
-    scores."""
+    """Loads the judge saved in ``folder`` with ``options`` and returns its largest deviation from
+    golden.json, as a share of the scale. Raises JudgeLoadError if the deviation is above the
+    tolerance, or if golden.json is missing."""
     check = compare(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(

@@ -28,8 +28,8 @@ _ORDER = (
 
 
 def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns linear scores ``raw``, without bounds, on [0, 1] in the same order. Scores from 0.1
-    to 0.9 stay as they are. Beyond, a distance d to the nearer end (below 0 past it) becomes
+    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order. Scores from 0.1 to 0.9 are
+    unchanged. Outside, the distance d to the nearer end of [0, 1] (negative outside it) becomes
     0.01 / (0.2 - d)."""
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
@@ -41,8 +41,9 @@ def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def isotonic_map(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Returns ``units`` on [0, 1] mapped by monotone ``knots`` (x, y), in the same order: flat
-    parts rise by a hundredth of the unit."""
+    """Returns 0.99 * f(unit) + 0.01 * unit for each of ``units`` on [0, 1]. The function f
+    interpolates ``knots`` (x, y) of an isotonic regression. The second term keeps different scores
+    different where f is flat."""
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
 
@@ -51,8 +52,8 @@ def fit_isotonic(
     units: npt.ArrayLike,
     targets: npt.ArrayLike,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
-    [0, 1]."""
+    """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1], and returns its
+    knots (x, y)."""
     from sklearn.isotonic import IsotonicRegression  # a second to import
 
     fitted = IsotonicRegression(out_of_bounds="clip").fit(
@@ -63,12 +64,13 @@ def fit_isotonic(
 
 
 class HeadConfig(Config):
-    """How the head of one dimension is trained.
+    """The settings of the head of one dimension.
 
     ``kind`` is the loss: ``regression`` (mean squared error on the scale [0, 1]), ``ordinal``
     (CORN; Shi, Cao and Raschka, 2023), ``binary`` (cross-entropy on soft labels) or
-    ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for the
-    latter two. ``positive_weight`` multiplies the loss of the positive class of a binary head.
+    ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for
+    binary and classification heads. ``positive_weight`` multiplies the loss of the positive class
+    of a binary head.
     """
 
     kind: HeadKind = "regression"
@@ -85,8 +87,9 @@ class HeadConfig(Config):
 
 
 class HeadedConfig(TrainedConfig):
-    """The settings of a judge with a head for each dimension: ``heads`` says how a dimension is
-    learned; the default is binary for a binary dimension, and regression for any other."""
+    """The settings of a judge with a head for each dimension. ``heads`` has the settings of a head
+    by dimension. Without settings a binary dimension has a binary head, and any other dimension a
+    regression head."""
 
     by_steps: ClassVar[bool] = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
@@ -100,13 +103,14 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of one dimension, fitted on validation rows; the defaults change nothing.
+    """The calibration of one dimension, fitted on validation rows. The defaults change nothing.
 
-    ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
-    the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` has the
-    knots (x, y) of ``isotonic_map``. ``threshold``: the probability of an issue with the best F1 on
-    held-out rows, which the score 0.5 stands for. ``margin``: nine in ten ratings are at most this
-    far from a regression's score, on [0, 1]. ``rows`` is the number of rows of the fit.
+    ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread``: the
+    standard deviation of a regression's residuals on [0, 1]. ``isotonic``: the knots (x, y) of an
+    isotonic regression. ``threshold``: the probability at which flagging an issue has the best F1
+    on held-out rows. It is mapped to the score 0.5. ``margin``: nine in ten human ratings are at
+    most this far from a regression's score, on [0, 1]. ``rows``: the number of rows that the
+    calibration is fitted on.
     """
 
     temperature: float = 1.0
@@ -117,22 +121,22 @@ class Calibration:
     rows: int = 0
 
     def chances(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns scores ``units`` on [0, 1] after the isotonic map, if there is one."""
+        """Returns scores ``units`` on [0, 1], mapped by ``isotonic`` if it is fitted."""
         if self.isotonic is None:
             return np.asarray(units, dtype=np.float64)
         return isotonic_map(units, self.isotonic)
 
     def map_chances(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns the scores of ``chances`` on [0, 1]: 0.5 at the threshold, if there is one."""
+        """Maps probabilities ``chances`` to scores on [0, 1]: ``threshold`` becomes 0.5, and both
+        sides of it are linear. Without a threshold nothing changes."""
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 
 
 class OutputHead:
-    """What the logits of one dimension mean: their loss, their distribution and their score.
-
-    ``outputs`` is the number of logits, ``targets`` the number of values in a target.
-    """
+    """The head of one dimension. It turns logits into a loss, a distribution over the levels and a
+    score. ``outputs``: the number of logits. ``targets``: the number of values in a row's
+    target."""
 
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
         self.dimension, self.config = dimension, config
@@ -155,8 +159,9 @@ class OutputHead:
 
     @property
     def output_names(self) -> list[str]:
-        """Returns the name of each logit. It is the dimension. An ordinal head has ``overall>2``,
-        the chance of more than 2 if it is at least 2, and a classification head ``overall=2``."""
+        """The name of each logit. A regression or binary head has one, called like the dimension.
+        An ordinal head has one such as ``overall>2``, for P(label > 2 | label >= 2). A
+        classification head has one such as ``overall=2`` for each level."""
         name, levels = self.dimension.name, self.dimension.levels
         if self.config.kind == "ordinal":
             return [f"{name}>{level:g}" for level in levels[:-1]]
@@ -165,11 +170,11 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row from its ``logits`` [B, outputs]: 0 for a row without a
-        label.
+        """Returns the loss [B] of each row from its ``logits`` [B, outputs].
 
-        ``targets`` [B, targets] are numbers on [0, 1] for regression and binary heads, and
-        probabilities of the levels for the others. NaN is a missing label.
+        ``targets`` [B, targets] are numbers on [0, 1] for a regression or binary head, and the
+        probability of each level for an ordinal or classification head. A row with NaN in its
+        target has no label, and its loss is 0.
         """
         labelled = ~targets.isnan().any(dim=-1, keepdim=True)
         # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
@@ -202,9 +207,10 @@ class OutputHead:
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None
     ) -> Tensor:
-        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs] at
-        ``temperature``. A regression's distribution is a normal with the standard deviation
-        ``spread`` on [0, 1]. Without levels or ``spread`` the result has no columns."""
+        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs]. A
+        regression has a normal distribution around its score, with the standard deviation
+        ``spread`` on [0, 1]. The result is [B, 0] if ``spread`` is missing or the scale has no
+        levels. ``temperature`` divides the logits of all other heads."""
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
         if kind == "binary":
@@ -223,9 +229,10 @@ class OutputHead:
     def answers(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
-        """Returns three results from ``logits`` [B, outputs], calibrated by ``fitted``: scores on
-        the dimension's scale, their distributions over levels (which may be empty lists), and
-        raw scores of a regression."""
+        """Returns three lists from ``logits`` [B, outputs], with one entry per row: the score on
+        the dimension's scale after the calibration ``fitted``, the distribution over the levels
+        (may be empty), and the score of a regression before the calibration (None for other
+        heads)."""
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
             raw = [dimension.from_unit(unit) for unit in logits.squeeze(-1).tolist()]
@@ -238,8 +245,8 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns expected values [B] (float64, CPU) on the dimension's scale from ``logits`` [B,
-        outputs] at ``temperature``."""
+        """Returns the expected value of each row [B] on the dimension's scale, from ``logits`` [B,
+        outputs] at ``temperature``. The result is in float64 on the CPU."""
         if self.config.kind == "regression":
             units = torch.from_numpy(on_scale(logits.squeeze(-1).cpu()))
             return (
@@ -252,8 +259,9 @@ class OutputHead:
 def output_heads(
     dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
 ) -> list[OutputHead]:
-    """Returns a head for each of ``dimensions``: as ``settings`` say, otherwise a binary head for a
-    binary dimension and a regression for any other."""
+    """Returns a head for each of ``dimensions``. ``settings`` has the settings of a head by
+    dimension. Without settings a binary dimension has a binary head, and any other dimension a
+    regression head."""
     heads = []
     for dimension in dimensions:
         kind: HeadKind = "binary" if dimension.kind == "binary" else "regression"
@@ -263,12 +271,12 @@ def output_heads(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """Returns the CORN loss of each row [B] (Shi, Cao and Raschka, 2023, equation 4), for soft
-    labels.
+    """Returns the CORN loss of each row [B] (Shi, Cao and Raschka, 2023, equation 4), extended to
+    soft labels.
 
-    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is P(label > k | label >= k), on
-    rows with label >= k; with several annotators a row counts by the share of them that reaches
-    level k. The authors' package has had no release since 2022.
+    ``logits`` [B, K-1]: number k is the logit of P(label > k | label >= k). ``target`` [B, K]: the
+    probability of each level, such as the share of annotators who chose it. The loss of logit k is
+    weighted by P(label >= k) in the target.
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
     reached, passed = above[:, :-1], above[:, 1:]
@@ -281,15 +289,17 @@ def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:
-    """Returns the probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
+    """Returns the probability of each level [B, K] from CORN ``logits`` [B, K-1], by the chain
+    rule."""
     above = torch.sigmoid(logits).cumprod(dim=-1)
     reached = functional.pad(above, (1, 0), value=1.0)
     return reached - functional.pad(above, (0, 1))
 
 
 def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability of each of ``levels`` [B, levels] under normals around ``value`` [B]
-    with the standard deviation ``spread``, on [0, 1]."""
+    """Returns the probability of each level [B, levels] under a normal distribution with mean
+    ``value`` [B] and standard deviation ``spread``. The ``levels`` are equally spaced on [0, 1]. A
+    level gets the probability of all values that are nearest to it."""
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
     return functional.pad(cdf, (0, 1), value=1.0) - functional.pad(cdf, (1, 0))

@@ -53,11 +53,11 @@ _PULLED = (*_AT_TOP, *(f"members/*/{pattern}" for pattern in _AT_TOP))
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
-    """Downloads the judge ``repo_id`` from the Hub at ``revision`` (branch, tag or commit, None:
-    main), and returns its folder.
+    """Downloads the judge ``repo_id`` from the Hub and returns its folder. Without a network the
+    judge comes from the cache. ``revision``: a branch, tag or commit. None is main.
 
-    Without a network the judge comes from the cache. Raises HubError if that fails. A name that is
-    not OWNER/NAME is refused without a request to the Hub.
+    Raises HubError if the download fails. A name that is not OWNER/NAME, or whose owner is a folder
+    here, is refused without a request to the Hub.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -80,8 +80,8 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
 def download(
     repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None
 ) -> Path:
-    """Downloads the Hub repository ``repo_id`` at ``revision``, or its files that match
-    ``patterns``, and returns the folder. Raises HubError if that fails."""
+    """Downloads the Hub repository ``repo_id`` at ``revision`` and returns its folder.
+    ``patterns``: which files to download. None is all. Raises HubError if the download fails."""
     from huggingface_hub import snapshot_download
 
     with _wrap_errors(repo_id):
@@ -95,15 +95,17 @@ def download(
 
 
 def is_hub_id(name: str, *, owned: bool = True) -> bool:
-    """Returns whether ``name`` has the form OWNER/NAME, or NAME if not ``owned`` (old models of the
-    Hub), and does not name a file or folder here."""
+    """Returns whether ``name`` has the form OWNER/NAME and is not the path of a file or folder
+    here. If ``owned`` is false, NAME alone also counts, because old models of the Hub have no
+    owner."""
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of the judge in ``folder`` to push: only files that this package writes.
-    Raises HubError for a link, because what it points to may be anything."""
+    """Returns the files of the judge in ``folder`` to upload: only files that this package writes.
+    Includes the members of a hybrid. Raises HubError if one of them is a symbolic link, because its
+    target could be any file."""
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
     members = [path.parent for path in folder.glob("members/*/judge.json")]
     for path in (*files, *members):
@@ -122,11 +124,12 @@ def push_folder(
     private: bool = True,
     revision: str | None = None,
 ) -> str:
-    """Uploads the judge in ``folder`` as one commit to ``repo_id``, tags the commit ``revision``,
-    and returns its URL. Creates the repository, ``private`` or public, if there is none.
+    """Uploads the judge in ``folder`` to ``repo_id`` as one commit and returns the commit's URL.
+    ``revision`` becomes a tag of the commit. If there is no repository, creates it, ``private`` or
+    public.
 
-    Raises HubError if that fails, for a tag that exists, and for a private push to a public
-    repository.
+    Raises HubError if the upload fails, if the tag exists, or if ``private`` is true and the
+    repository is public.
     """
     from huggingface_hub import HfApi
 
@@ -160,7 +163,7 @@ def push_folder(
 
 @contextmanager
 def _wrap_errors(repo_id: str) -> Iterator[None]:
-    """Raises errors of huggingface_hub, of the network and of the disk as HubError."""
+    """Turns every error of the ``with`` block into a HubError that names ``repo_id``."""
     try:
         yield
     except HubError:

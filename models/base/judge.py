@@ -59,13 +59,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ScoreRequest:
-    """A dialogue up to the judged turn (``turn``; None: the whole dialogue).
+    """A request to score one dialogue, or one turn of it.
 
-    ``row`` is the dialogue's place in its window. A family's ``_prepare`` sets ``tokens``, the
-    length by which requests are batched, and ``payload``, the request in the family's own form.
-    It counts the turns that do not fit in ``truncated_turns``, and the turns of which only a part
-    fits in ``cut_turns``. ``chat`` is the chat_hash of the dialogue, if it is known.
-    ``obstacle`` is the reason why it is not scored.
+    ``turn``: the index of the turn to score, with which ``dialogue`` ends. None is the whole
+    dialogue. ``row``: the index of the dialogue in its window. ``chat``: the dialogue's chat_hash,
+    or None if it is not computed yet. ``obstacle``: why the dialogue cannot be scored, or None.
+
+    A family's ``_prepare`` sets the following. ``tokens``: the length by which requests are
+    batched. ``payload``: the request in the family's own form. ``truncated_turns``: how many turns
+    do not fit. ``cut_turns``: how many turns fit only in part.
     """
 
     dialogue: Dialogue
@@ -82,9 +84,9 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
-    """What a judge says about one dimension: ``score`` on its scale (None: unscored, ``failure``
-    is the reason), the probability of each level (``distribution``, may be empty), ``details`` and
-    contributions; see Judgement."""
+    """A judge's result for one dimension. ``score``: a number on the dimension's scale, or None
+    with the reason in ``failure``. ``distribution``: the probability of each level, may be empty.
+    ``details`` and ``contributions`` are those of Judgement."""
 
     score: float | None = None
     distribution: Sequence[float] = ()
@@ -96,8 +98,8 @@ class DimensionScore:
 def judgement_of(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
-    """Returns the judgement with the ``results`` by dimension and further ``fields``. ``failure``:
-    by default the distinct failures of the results."""
+    """Returns a Judgement from ``results`` by dimension, with further ``fields``. ``failure``: why
+    there is no score. By default it joins the distinct failures of the results."""
     scores, distributions, details, contributions = {}, {}, {}, {}
     failures: dict[str | None, None] = {}
     for name, result in results.items():
@@ -120,13 +122,13 @@ def judgement_of(
 
 
 class Judge(ABC):
-    """Scores dialogues on named dimensions; see ``score``.
+    """Base class of all judges. A judge scores dialogues on named dimensions.
 
-    ``token_budget`` is the maximum number of padded tokens in a batch. ``window`` dialogues at a
-    time are in memory and sorted by length; a kill can lose a window, so it should take seconds.
-    ``languages`` are the supported languages (ISO 639-1): those of the training data, or as a YAML
-    file states; None: any, or unknown. ``revision`` is a hash of the judge's files (see
-    judge_revision).
+    ``token_budget``: the maximum number of padded tokens in a batch. ``window``: how many dialogues
+    are read at a time and sorted by length. A killed run loses the window in progress, so a window
+    should take seconds. ``languages``: ISO 639-1 codes of the supported languages, from the
+    training data or the YAML file. None means any, or unknown. ``revision``: a hash of the judge's
+    files.
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -152,8 +154,8 @@ class Judge(ABC):
     resumes_windows: ClassVar[bool] = False
 
     def fit_batches(self, device: torch.device) -> None:
-        """Sets ``token_budget`` and ``window`` for ``device``: a GPU needs large batches, and reads
-        many dialogues in the seconds that a window may take."""
+        """Sets ``token_budget`` and ``window`` for ``device``. A GPU gets larger batches and a
+        larger window."""
         self.token_budget = batch_tokens(device)
         if device.type == "cuda":
             self.window = GPU_WINDOW
@@ -162,8 +164,7 @@ class Judge(ABC):
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Returns everything about the judge that a score depends on, without data and
-        dimension."""
+        """Returns everything that a score depends on, except the dialogue and the dimension."""
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
@@ -173,14 +174,15 @@ class Judge(ABC):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one Judgement per request, in order. A score must not depend on the batch.
+        """Returns one Judgement per request, in order. A score must not depend on the other
+        requests of the batch.
 
-        ``score`` sets ``id``, ``judge``, ``turn``, ``truncated_turns`` and ``cut_turns``, and the
-        ``tokens`` of ``usage`` to those of the request if they are absent.
+        ``score`` sets ``id``, ``judge``, ``turn``, ``truncated_turns`` and ``cut_turns``
+        afterwards. It also sets ``usage["tokens"]`` if the family does not.
         """
 
     def language_models(self) -> list[LanguageModel]:
-        """Returns the language models that the judge asks. A hybrid returns the models of its
+        """Returns the language models that the judge asks. A hybrid returns the models of all its
         members."""
         return []
 
@@ -194,22 +196,25 @@ class Judge(ABC):
         return counts
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
-        """Moves the judge's own network to ``device`` and casts it to ``dtype``."""
+        """Moves the judge's network to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
+        ``fp16``). A judge without a network does nothing."""
 
     def load_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs to load the saved judge: servers and
-        paths, which are never saved with it."""
+        """Returns the options that ``from_pretrained`` needs besides the saved folder: servers and
+        paths, which are never saved."""
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
-        """Returns a Signature with ``fields`` and the judge's name, rubric and package version."""
+        """Returns a Signature with the judge's name, a hash of its dimensions, the package version
+        and ``fields``."""
         from medal_judges import __version__
 
         rubric = content_hash([d.to_record() for d in self.dimensions])
         return Signature(judge=self.name, rubric=rubric, version=__version__, **fields)
 
     def _save(self, folder: Path) -> None:
-        """Writes judge.json and the other files that ``from_pretrained`` needs."""
+        """Writes judge.json and the other files that ``from_pretrained`` needs into ``folder``.
+        Raises ConfigError if the family cannot be saved."""
         raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
 
     # -- scoring ---------------------------------------------------------------------------------
@@ -223,21 +228,25 @@ class Judge(ABC):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields judgements in input order; at most ``window`` dialogues are in memory.
+        """Yields judgements in input order. ``dialogues`` are read window by window. Scores do not
+        depend on batch or order.
 
-        ``level="dialogue"``: one judgement per dialogue. ``level="turn"``: one per assistant turn,
-        judged on the turns before it only. ``level="last"``: one for the last assistant turn, like
-        turn-level human ratings. A dialogue without an assistant turn gives one unscored judgement
-        with its reason. ``progress`` is called after each batch with the number of dialogues
-        finished since the last call. Scores do not depend on batch or order.
+        ``level``: ``dialogue`` gives one judgement per dialogue. ``turn`` gives one per assistant
+        turn, and the judge sees no later turns. ``last`` gives one for the last assistant turn, as
+        in turn-level human ratings. A dialogue without an assistant turn gives one unscored
+        judgement with a reason.
 
-        At the end it warns of turns that did not fit and of dialogues in none of the judge's
-        ``languages`` (``Judgement.unknown_language`` names the language), unless ``warn`` is false.
-        If the judge states its languages and the extra lang is installed, the language of dialogues
-        that state none is detected (``Judgement.detected_language``).
+        ``dimensions``: the names to score. None is all. ``progress`` is called after each batch
+        with the number of dialogues finished since the last call. ``warn``: whether to log a
+        warning at the end about turns that did not fit and about unsupported languages.
+
+        ``Judgement.unknown_language`` names a language that is not in the judge's ``languages``. If
+        a dialogue states no language, it is detected (``Judgement.detected_language``), but only if
+        the judge has ``languages`` and the extra lang is installed.
 
         Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
-        not an iterable of Dialogue (elements of an iterator are checked as they are read).
+        not iterable or is a single dialogue. Raises it during iteration for an element that is not
+        a dialogue.
         """
         if level not in LEVELS:
             raise ConfigError(f"{level!r} is not one of {', '.join(LEVELS)}")
@@ -299,8 +308,8 @@ class Judge(ABC):
         return chain.from_iterable(scored_windows)
 
     def _supports(self, lang: str) -> bool:
-        """Returns whether the judge scores dialogues in the language; of a judge that states no
-        languages, and for an unknown language, True."""
+        """Returns whether the judge supports the language ``lang``. True if the language is unknown
+        or the judge has no ``languages``."""
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
             return True
         return base_language(lang) in map(base_language, self.languages)
@@ -312,7 +321,9 @@ class Judge(ABC):
         dialogues: int,
         progress: Callable[[int], None],
     ) -> list[Judgement]:
-        """Returns the family's judgement of each request of a window of ``dialogues``, in order."""
+        """Returns the family's judgement of each of the ``requests`` of a window, in order.
+        ``names``: the dimensions. ``dialogues``: the number of dialogues in the window, from which
+        the calls of ``progress`` are computed."""
         answers: dict[int, Judgement] = {}
         # dialogue -> its requests that are not scored yet
         waiting = Counter(request.row for request in requests)
@@ -346,7 +357,8 @@ class Judge(ABC):
         return list(names)
 
     def dimension(self, name: str) -> Dimension:
-        """Returns the dimension of that name. Raises ConfigError for an unknown name."""
+        """Returns the dimension called ``name``. Raises ConfigError if the judge has no such
+        dimension."""
         self._check_dimensions([name])
         return next(d for d in self.dimensions if d.name == name)
 
@@ -356,21 +368,22 @@ class Judge(ABC):
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
     ) -> Judge:
-        """Loads a judge from ``path_or_repo_id``: a folder, a hub id (at ``revision``) or a YAML
-        file of configs/judges/.
+        """Loads a judge from ``path_or_repo_id``: a shipped name, a folder, a YAML file, or a hub
+        id (at ``revision``).
 
-        ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file). Raises
-        JudgeLoadError, which says what is wrong: not found, offline, gated, not a judge.
+        ``options`` are settings of the family: ``device``, ``dtype``, or fields that replace those
+        of the YAML file. Raises JudgeLoadError if the judge is not found, cannot be downloaded, or
+        has damaged files.
         """
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
 
     def save_pretrained(self, path: str | Path, *, golden: bool | None = None) -> Path:
-        """Writes the judge as a folder (judge.json, safetensors, tokenizer) and returns it.
+        """Saves the judge as a folder (judge.json, safetensors, tokenizer) and returns the folder.
 
-        ``medal doctor`` compares its scores of sixteen dialogues with those that are saved here
-        (golden.json). ``golden`` says whether to score them. By default a hybrid whose members ask
-        language models does not, because its answers can cost money.
+        ``golden``: whether to score sixteen dialogues and save the scores in golden.json, so that
+        ``medal doctor`` can compare later scores with them. None is yes, except for a hybrid that
+        asks language models, because their answers can cost money.
         """
         folder = save_judge(self, Path(path))
         if golden or (
@@ -382,9 +395,10 @@ class Judge(ABC):
     def push_to_hub(
         self, repo_id: str, *, private: bool = True, revision: str | None = None
     ) -> str:
-        """Uploads the judge to ``repo_id`` on the Hub, ``private`` or public, with golden scores
-        and returns the commit's address. ``revision`` is a tag. It writes no card. ``medal
-        push`` does, from the folder of ``medal train``."""
+        """Uploads the judge with its golden scores to ``repo_id`` on the Hub and returns the
+        commit's URL. ``private``: whether a new repository is private. ``revision`` becomes a tag
+        of the commit. Uploads no model card. ``medal push`` does, for a folder that ``medal train``
+        wrote."""
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
             return push_folder(folder, repo_id, private=private, revision=revision)
@@ -396,8 +410,9 @@ def _complete(
     signature: str,
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
-    """Returns the family's ``answer`` with the fields that the base class sets, and without what a
-    JSON file cannot hold: an answer with NaN, infinity or half a surrogate pair is unscored."""
+    """Returns the family's ``answer`` with the fields that the base class sets. If JSON cannot hold
+    the answer (a score that is NaN or infinite, half a surrogate pair in a text), the result is
+    unscored."""
     problem = None
     try:
         texts = [answer.explanation, answer.failure, answer.details]
@@ -425,8 +440,9 @@ def _complete(
 def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     """Returns an iterator over ``dialogues`` that checks each element as it is read.
 
-    An element may also be a record of a chat in any form, or a list of its messages. Raises
-    ConfigError for a single dialogue, and for an element of another type.
+    An element is a Dialogue, a record of a chat in any form, or a list of messages. Raises
+    ConfigError at the call if ``dialogues`` is a single dialogue or not iterable. Raises it during
+    iteration for an element that is none of the three.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -458,8 +474,8 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
 def requests_at(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
-    """Returns the requests for one ``dialogue`` at ``level``. ``row`` is its number in the
-    input."""
+    """Returns the requests for ``dialogue`` at ``level``: one per assistant turn at level ``turn``,
+    otherwise one. ``row``: the index of the dialogue in its window."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
@@ -476,20 +492,21 @@ def requests_at(
 
 
 def detects_languages(languages: Sequence[str] | None) -> bool:
-    """Returns whether a judge of these ``languages`` detects the language of dialogues that state
-    none: if it is for some languages only, and the extra lang is installed."""
+    """Returns whether a judge with these ``languages`` detects the language of dialogues that state
+    none. True if ``languages`` is not None and the extra lang is installed."""
     return languages is not None and find_spec("lingua") is not None
 
 
 def is_truncated(judgement: Judgement) -> bool:
-    """Returns whether the judge of ``judgement`` did not read the whole dialogue because its window
-    is too small."""
+    """Returns whether the judge read only a part of the dialogue of ``judgement``, because the rest
+    did not fit."""
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
 def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
-    """Returns the words for ``rows`` ("3 judgements") of dialogues that do not fit.
-    ``truncated_turns`` were left out, ``cut_turns`` were cut."""
+    """Returns a warning about ``rows`` ("3 judgements") of dialogues that do not fit.
+    ``truncated_turns``: how many turns are left out. ``cut_turns``: how many turns are read in
+    part."""
     counts = []
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
@@ -501,8 +518,8 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
 def with_warnings(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``, then warns of truncated turns and of languages that are not in
-    ``supported``."""
+    """Yields ``judgements``. Then logs warnings about truncated turns and about languages that are
+    not in ``supported``."""
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()
     for judgement in judgements:

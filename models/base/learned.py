@@ -16,8 +16,8 @@ from medal_judges.storage.files import PicklableLock
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments, in ``saved`` (judge.json), of every trained judge. Raises
-    KeyError and ValueError."""
+    """Returns the constructor arguments that all trained judges share, from ``saved``, the content
+    of judge.json. Raises KeyError or ValueError if a field is missing or wrong."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
         "name": saved["name"],
@@ -27,8 +27,11 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LearnedJudge(Judge):
-    """A judge with settings (``config``; in judge.json under the family's name), ``calibration``
-    by dimension, and the ``facts`` of its training run: seed, data."""
+    """Base class of the judges that are trained.
+
+    ``config``: the family's settings, in judge.json under the family's name. ``calibration``: one
+    per dimension. ``facts`` about the training run, such as its seed and data.
+    """
 
     config: Any  # each family has its own class
     calibration: dict[str, Calibration]
@@ -43,21 +46,23 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None = None,
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        """Sets the fields of ``learned_state``: ``dimensions``, ``name``, ``calibration`` and
-        ``facts``."""
+        """Sets the judge's ``dimensions``, ``name`` (default: the family), ``calibration`` (by
+        dimension) and ``facts`` about the training run."""
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = PicklableLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
     def calibration_of(self, dimension: str) -> Calibration:
-        """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
+        """Returns the calibration of ``dimension``. If none is fitted, returns one that changes
+        nothing."""
         return self.calibration.get(dimension, Calibration())
 
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the details of a ``score`` on a ``dimension``: the interval of human ratings
-        around it, if the dimension has a margin, and the ``raw`` score, if there is one."""
+        """Returns the details of a ``score`` on ``dimension``. They have ``raw``, the score before
+        calibration, if it is not None. They have ``interval``, which holds nine in ten human
+        ratings, if a margin is fitted."""
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.calibration_of(dimension.name).margin
         if margin is not None:
@@ -67,7 +72,7 @@ class LearnedJudge(Judge):
         return details
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Writes judge.json; ``settings`` are the family's own fields."""
+        """Writes judge.json into ``folder``. ``settings``: further fields of the family."""
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),

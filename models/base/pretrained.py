@@ -22,11 +22,12 @@ Change = Callable[[Any], None]  # edits the settings of a network
 def load_base(
     kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Returns the network in ``path`` by the class ``kind`` of transformers, and its tokenizer.
+    """Loads a base model from ``path`` and returns its network and tokenizer.
 
-    ``config`` are the judge's settings, with the name and revision of the base. ``change`` edits
-    the network's own, ``options`` are those of from_pretrained. Raises JudgeLoadError for a base
-    that cannot be loaded, and what ``change`` raises.
+    ``kind``: the class of transformers. ``config``: the judge's settings, which have the base's
+    name and revision. ``change`` edits the network's settings before it is built. ``options`` go to
+    ``from_pretrained`` of transformers. Raises JudgeLoadError if the base cannot be loaded. Errors
+    of ``change`` pass through.
     """
     try:
         network, tokenizer, _ = load_network(
@@ -42,11 +43,11 @@ def load_base(
 
 
 def load_saved(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
-    """Returns the network saved in a judge's ``folder``, in fp32, by the class ``kind`` of
-    transformers, and its tokenizer. ``change`` checks the network's settings.
+    """Loads the network (in fp32) and the tokenizer from a judge's ``folder`` and returns the two.
 
-    Raises JudgeLoadError if weights are missing, are too few for the settings, or do not fit them,
-    and if the tokenizer has ids that the network does not have.
+    ``kind``: the class of transformers. ``change`` checks the network's settings before it is
+    built. Raises JudgeLoadError if weights are missing, too few, or do not fit the settings, and if
+    the tokenizer has ids beyond the network's vocabulary.
     """
     import torch
 
@@ -79,8 +80,8 @@ def load_saved(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
 
 
 def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Raises JudgeLoadError if the ``tokenizer`` in ``folder`` has ids that the ``network`` does
-    not have."""
+    """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``.
+    ``folder`` is for the message."""
     highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
     if highest >= network.get_input_embeddings().num_embeddings:
         raise JudgeLoadError(
@@ -99,9 +100,14 @@ def load_network(
     tokenizer: str | None = None,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Returns (network, tokenizer, transformers' report about the weights) from ``path`` at
-    ``revision``, by the class ``kind`` of transformers. ``tokenizer`` is the folder or hub id of
-    a tokenizer that is not beside the network. Raises what transformers and ``change`` raise."""
+    """Loads a model of transformers and returns its network, its tokenizer, and transformers'
+    report about missing and unexpected weights.
+
+    ``kind``: the network's class. ``path``: a folder, or a hub id at ``revision``. ``change`` edits
+    the network's settings before it is built. ``tokenizer``: the folder or hub id of the tokenizer.
+    None is ``path``. ``options`` go to ``kind.from_pretrained``. Errors of transformers and of
+    ``change`` pass through.
+    """
     from transformers import AutoConfig, AutoTokenizer
 
     files = {"revision": revision, "trust_remote_code": False}
@@ -122,7 +128,7 @@ def load_network(
 
 
 def positions_of(settings: Any) -> int | None:
-    """Returns how many tokens a network with these ``settings`` can read. None is any number."""
+    """Returns how many tokens a network with these ``settings`` can read. None means no limit."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
         # their positions start after the padding's
@@ -131,11 +137,11 @@ def positions_of(settings: Any) -> int | None:
 
 
 def prepare_base(config: Any, settings: Any) -> None:
-    """Sets the attention dropout of a base with these ``settings`` to 0, because attention with
-    dropout is 4 times slower on a CPU.
+    """Edits ``settings`` of a base model (transformers' config) for training: sets its attention
+    dropout to 0, because attention with dropout is 4 times slower on a CPU.
 
-    Raises ConfigError for an architecture that no judge folder may hold, and if ``max_tokens`` of a
-    judge's ``config`` is above the base's positions.
+    Raises ConfigError if no judge can be trained on the architecture, or if ``max_tokens`` of the
+    judge's ``config`` is more than the base can read.
     """
     if settings.model_type not in ARCHITECTURES:
         raise ConfigError(

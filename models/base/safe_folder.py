@@ -79,8 +79,8 @@ _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError if ``folder`` holds anything but the files, settings and sizes that are
-    allowed."""
+    """Raises JudgeLoadError if ``folder`` contains a link that leaves it, a pipe, or a file with a
+    forbidden setting or size."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     # The Hub's cache consists of links.
@@ -106,7 +106,7 @@ def _refusal(folder: Path, path: Path, problem: str) -> JudgeLoadError:
 
 
 def _problems(path: Path) -> Iterator[str]:
-    """Yields what is not allowed in a file."""
+    """Yields a message for each thing in the file ``path`` that is forbidden."""
     is_vocabulary = path.name in _VOCABULARIES
     is_settings = "config" in path.name or path.name in ("judge.json", "golden.json")
     if path.suffix == ".safetensors":
@@ -128,7 +128,8 @@ def _above(path: Path, most: int) -> Iterator[str]:
 
 
 def _problems_of_content(path: Path) -> Iterator[str]:
-    """Yields what is not allowed in a JSON file of settings, or in a tokenizer."""
+    """Yields a message for each thing in a JSON file that is forbidden. The file has settings or a
+    tokenizer."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -148,7 +149,8 @@ def _problems_of_content(path: Path) -> Iterator[str]:
 
 
 def _code_in(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields settings that name code: classes of a file in the folder, and kernels of the Hub."""
+    """Yields a message for each setting in ``content`` that makes transformers run code: classes of
+    a file in the folder, kernels of the Hub, and quantization."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_code = key in ("auto_map", "custom_pipelines", "trust_remote_code")
@@ -158,7 +160,7 @@ def _code_in(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields settings of a network that are too large."""
+    """Yields a message for each setting of a network in ``content`` that is too large."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_depth = re.search("layer|group|block", key)
@@ -170,7 +172,8 @@ def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields parts of a tokenizer that are not allowed, or that blow text up."""
+    """Yields a message for each thing in a tokenizer.json that is forbidden: unknown steps, too
+    many added tokens, and steps that make a text much longer."""
     marks = content.get("added_tokens")
     if isinstance(marks, list) and len(marks) > _MOST_MARKS:
         yield f"has {len(marks):,} added tokens, and at most {_MOST_MARKS:,} are allowed"
@@ -195,8 +198,8 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _growth(step: Mapping[str, Any]) -> int:
-    """Returns how many characters a step of a normalizer can make of one; for a table that cannot
-    be read, more than are allowed."""
+    """Returns how many characters a ``step`` of a normalizer can make of one character. For a table
+    that cannot be read, returns more than is allowed."""
     if step["type"] != "Precompiled":
         return max(1, len(str(step.get("content") or step.get("prepend") or "")))
     try:
@@ -208,7 +211,7 @@ def _growth(step: Mapping[str, Any]) -> int:
 
 
 def _typed_objects(content: object) -> Iterator[dict[str, Any]]:
-    """Yields the objects in ``content`` that state a type."""
+    """Yields the JSON objects at any depth of ``content`` that have a ``type``."""
     for part in _objects_in(content):
         if "type" in part and isinstance(part["type"], str):
             yield part

@@ -61,8 +61,9 @@ _SHOWN = 6  # names in a message; a body has hundreds
 
 
 def save_judge(judge: Any, path: Path) -> Path:
-    """Saves ``judge`` in the folder ``path``, whole or not at all. Removes files of an earlier
-    judge there. Other files (checkpoints, logs) stay."""
+    """Saves ``judge`` in the folder ``path`` and returns the folder. Replaces it in one step, so
+    that it is never half written. Removes the files of an earlier judge. Other files (checkpoints,
+    logs) stay."""
 
     def replaced(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -86,8 +87,8 @@ def save_judge(judge: Any, path: Path) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Hard-links a file (of a symbolic link, the link itself), so that it is in both folders at any
-    time."""
+    """Makes ``target`` a hard link to ``source``, so that both folders have the file. Copies the
+    file if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
@@ -95,8 +96,8 @@ def _link(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes the judge.json of ``judge`` into ``folder``: family, package version, dimensions and
-    the family's ``settings``."""
+    """Writes judge.json into ``folder``: the family, dimensions and languages of ``judge``, the
+    package version, and the family's ``settings``."""
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -112,7 +113,7 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 
 def judge_revision(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
-    tokenizer and settings, without the members of a hybrid."""
+    tokenizer and settings. Does not read the members of a hybrid."""
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
     return files_hash(folder, [*_TOP, *in_parts], leave_out=_NO_NUMBERS)
@@ -124,7 +125,9 @@ def judge_revision(folder: Path) -> str:
 def load_judge(
     source: str | Path, *, revision: str | None = None, **options: Any
 ) -> Any:
-    """Loads the judge ``source`` at ``revision`` as Judge.from_pretrained does."""
+    """Loads the judge ``source``: a shipped name, a folder, a YAML file, or a hub id (at
+    ``revision``). ``options`` are settings of the family. Raises JudgeLoadError if the judge is not
+    found or cannot be loaded."""
     described = judge_file(source)
     if described is None or revision is not None:
         return _load_folder(judge_folder(source, revision), options)
@@ -137,8 +140,8 @@ def load_judge(
 
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
-    """Returns the folder of the saved judge ``source``: in the package, on this machine, or in the
-    Hub's cache. A ``revision`` is of a judge on the Hub. Raises HubError for an unknown name."""
+    """Returns the folder of the saved judge ``source``: a shipped name, a folder, or a hub id.
+    Downloads the judge of a hub id, at ``revision``. Raises HubError if there is no such judge."""
     folder = packaged_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
@@ -146,8 +149,9 @@ def judge_folder(source: str | Path, revision: str | None = None) -> Path:
 
 
 def training_chats(judge: str, revision: str | None = None) -> set[str]:
-    """Returns the hashes of the chats that a saved judge was trained on, wherever it is: a folder,
-    in the package, on the Hub. None for a judge in a YAML file."""
+    """Returns the hashes of the chats that the saved ``judge`` was trained on. ``judge``: a shipped
+    name, a folder, or a hub id (at ``revision``). Returns an empty set for a judge in a YAML
+    file."""
     chats: set[str] = set()
     if judge_file(judge) is None:
         folder = judge_folder(judge, revision)
@@ -157,7 +161,8 @@ def training_chats(judge: str, revision: str | None = None) -> set[str]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the judge.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
+    """Returns the content of judge.json in ``folder``. Raises JudgeLoadError if the file is missing
+    or damaged, or if its ``format`` is not FORMAT."""
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise JudgeLoadError(
@@ -184,8 +189,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _family(name: object, where: str) -> Any:
-    """Returns the class of a family: one of FAMILIES, or of an installed package that names it as
-    an entry point of the group GROUP. Raises JudgeLoadError for an unknown family."""
+    """Returns the class of the family ``name``, from FAMILIES or from the entry points GROUP of
+    installed packages. Raises JudgeLoadError, which begins with ``where``, if the family is unknown
+    or cannot be imported."""
     families = {
         point.name: point.value for point in entry_points(group=GROUP)
     } | FAMILIES
@@ -241,8 +247,9 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
 
 
 def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
-    """Returns the judge that the ``settings`` of a YAML file describe. Raises JudgeLoadError, which
-    begins with ``name``, for a trained family, and for missing or wrong settings."""
+    """Returns the judge that ``settings``, the content of a YAML file, describe. Raises
+    JudgeLoadError, which begins with ``name``, if the family can only be trained, or if a setting
+    is missing or wrong."""
     settings = dict(settings)
     family = _family(settings.pop("family", None), name)
     languages = settings.pop("languages", None)
@@ -262,8 +269,9 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
 
 
 def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
-    """Returns the ``languages`` of a config as ISO 639-1 codes, None if it states none. ``where``
-    names the config in errors. Raises ConfigError if they are not a list of codes."""
+    """Checks the ``languages`` of a judge's config and returns them as a tuple. Returns None for
+    None. Raises ConfigError, which begins with ``where``, if they are not a list of ISO 639-1
+    codes."""
     if languages is None:
         return None
     is_list = isinstance(languages, list) and bool(languages)
@@ -276,8 +284,8 @@ def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
 
 
 def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> None:
-    """Raises JudgeLoadError if the network of ``build``, which is built without memory, has more
-    weights than the files ``weights`` have bytes."""
+    """Raises JudgeLoadError if the network that ``build`` returns has more weights than the files
+    ``weights`` have bytes. The network is built on the meta device, which takes no memory."""
     import torch
 
     with torch.device("meta"):
@@ -295,7 +303,7 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Writes ``tensors`` as the safetensors file ``path``."""
+    """Writes ``tensors`` by name to ``path`` as a safetensors file."""
     from safetensors.torch import save_file
 
     state = {
@@ -305,8 +313,8 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors of the safetensors file ``path``. Raises JudgeLoadError if it is
-    damaged."""
+    """Returns the tensors in the safetensors file ``path`` by name. Raises JudgeLoadError if the
+    file is missing or damaged, or if a tensor has values that are not finite."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -332,9 +340,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def require_same_keys(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing
-    compared with ``expected``, unexpected, or of another shape: a head with random weights would
-    return wrong scores."""
+    """Raises JudgeLoadError if the tensors ``state``, which were read from ``path``, differ from
+    ``expected`` in their names or shapes. The message lists the differences."""
     misshapen = []
     for key in expected.keys() & state.keys():
         shape, right = list(state[key].shape), list(expected[key].shape)
@@ -353,8 +360,8 @@ def require_same_keys(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError that names ``path`` and the ``differences`` between weights and config,
-    if there are any."""
+    """Raises JudgeLoadError if ``differences`` names any weights. ``differences`` has the names of
+    weights by kind of problem, such as "missing". The message begins with ``path``."""
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))
@@ -380,11 +387,11 @@ def place_options(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` moved to the language model of the judge
-    that the YAML ``settings`` describe.
+    """Returns ``options`` for a judge with the YAML ``settings``. If the judge asks a language
+    model on this machine, ``device`` and ``dtype`` move into the settings of the model (``llm``).
 
-    If the judge has no model on this machine, or is a hybrid, raises ConfigError, or without
-    ``strict`` leaves the two out.
+    ``strict``: whether to raise ConfigError if the judge has no network on this machine or is a
+    hybrid. Otherwise ``device`` and ``dtype`` are left out. ``name`` is for the error.
     """
     others = {key: value for key, value in options.items() if key not in OPTIONS}
     placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}

@@ -1,4 +1,4 @@
-"""Judges that are a sequence classifier of transformers: one text a dialogue, one row of logits.
+"""Judges that are a sequence classifier of transformers: one text per dialogue, one row of logits.
 
 Every dimension reads its own slice of the logits. The network is a plain
 ``AutoModelForSequenceClassification``, so that transformers loads the saved folder without this
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
     """Returns the fields of transformers' config that name the logits and say what they are.
 
-    ``problem_type`` decides what a pipeline of transformers does with the logits: it leaves those
-    of a regression as they are, which is right for mixed and ordinal heads too.
+    A pipeline of transformers applies the activation of ``problem_type`` to the logits. For
+    ``regression`` it applies none, which is also right for ordinal heads and for heads of several
+    kinds.
     """
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
@@ -57,11 +58,11 @@ def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
 
 
 class SequenceJudge(LearnedJudge):
-    """A judge whose network, ``net``, gives one row of logits for the tokens of a dialogue's text:
-    a sequence classifier of transformers, or PEFT's around one.
+    """A judge whose network, ``net``, is a sequence classifier of transformers, perhaps with an
+    adapter of PEFT. The network reads the text of a dialogue and returns one row of logits, with a
+    slice for each dimension.
 
-    A regression's logit is the raw score less the middle of the scale, in units of the scale's
-    width.
+    The logit of a regression head is the raw score on [0, 1] minus 0.5.
     """
 
     device: torch.device
@@ -86,7 +87,7 @@ class SequenceJudge(LearnedJudge):
 
     @property
     def pad(self) -> int:
-        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
+        """The id of the padding token, or 0 if the tokenizer has none. Padding is masked."""
         return int(self.tokenizer.pad_token_id or 0)
 
     def place(self, device: Device, dtype: str) -> None:
@@ -99,22 +100,24 @@ class SequenceJudge(LearnedJudge):
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        """Returns what the network reads of each of ``dialogues``: the text of the newest turns
-        that fit, and its token ids, which are the ids of the plain tokenizer."""
+        """Returns the text that the network reads of each of ``dialogues``: the newest turns that
+        fit. Each text has the token ids that the plain tokenizer gives it."""
 
     @abstractmethod
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a network like ``net`` with the weights ``state``."""
+        """Returns a new network like ``net`` with the weights ``state``."""
 
     def with_network(self, network: Any, dtype: str) -> SequenceJudge:
-        """Returns the judge with the network that training has left, in ``dtype``."""
+        """Replaces ``net`` by the trained ``network``, casts it to ``dtype``, and returns the judge
+        itself."""
         self.net = network
         self.place(self.device, dtype)
         return self
 
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns the ``logits`` [B, outputs] of each dimension. The logits of a regression are on
-        [0, 1]."""
+        """Splits ``logits`` [B, outputs of all heads] and returns the logits [B, outputs] of each
+        dimension. Adds 0.5 to the logit of a regression head, which makes it the raw score on [0,
+        1]."""
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
         for head, part in zip(self.heads, parts, strict=True):
@@ -123,8 +126,8 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row of ``logits``, the sum over dimensions. ``targets`` [B,
-        targets] has the targets of all heads side by side."""
+        """Returns the loss [B] of each row: the sum of the losses of all heads. ``logits`` and
+        ``targets`` [B, targets of all heads] have the columns of all heads side by side."""
         units = self.unit_logits(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []

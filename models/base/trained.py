@@ -8,16 +8,18 @@ from medal_judges.config import Config
 
 
 class TrainedConfig(Config):
-    """Base of the settings of a trained judge, which judge.json stores under the family's name.
+    """Base class of the settings of a trained judge. judge.json stores them under the family's
+    name.
 
-    ``by_steps`` says whether JudgeTrainer trains it: all processes of a launcher take part, and
-    ``args`` of a run apply. Other families are fitted at once, by the main process.
+    ``by_steps``: whether JudgeTrainer trains the family in steps. If so, all processes of a
+    launcher take part, and ``args`` of a run apply. If not, the main process fits the judge at
+    once.
     """
 
     by_steps: ClassVar[bool] = False
     family: str
 
     def level_dimensions(self) -> set[str]:
-        """Returns the dimensions whose targets are a probability for each level of the scale. The
-        target of any other dimension is a number."""
+        """Returns the dimensions whose target is a probability for each level of the scale. The
+        target of the other dimensions is a number."""
         return set()

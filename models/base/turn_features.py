@@ -91,14 +91,19 @@ Grams = tuple[set[Any], set[Any], set[Any]]  # words, pairs and triples of words
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of ``text``. In scripts without spaces a word is a run of
+    """Returns the lower-case words of ``text``. Scripts without spaces are split into runs of
     katakana or hiragana, two ideographs, or three characters of Thai, Lao, Burmese or Khmer."""
     return _WORD.findall(text.casefold())
 
 
 class _Speaker:
-    """The n-grams of one speaker in all turns so far (``grams``) and in each of the last four
-    (``recent``), the turns word by word, and the character n-grams of each (``spellings``)."""
+    """What one speaker has said so far.
+
+    ``grams``: the words, bigrams and trigrams of all turns. ``recent``: the words, bigrams and
+    trigrams of each of the last four turns. ``turns``: each turn as a tuple of words.
+    ``spellings``: the character 4-grams of each turn. ``log_words``: the log of the number of words
+    of the last turn.
+    """
 
     def __init__(self) -> None:
         self.grams: Grams = (set(), set(), set())
@@ -109,8 +114,8 @@ class _Speaker:
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns features [turns, len(FEATURE_NAMES)] (float32) of the turns of ``dialogue``. No row
-    depends on later turns."""
+    """Returns the surface features of each turn of ``dialogue``, [turns, len(FEATURE_NAMES)] in
+    float32. The features of a turn do not depend on later turns."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -168,7 +173,8 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
 
 
 def _has_near(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
-    """Returns whether a set shares more than 0.6 of the union (Jaccard) with an earlier one."""
+    """Returns whether the Jaccard similarity of ``spelling`` to one of the ``earlier`` sets is
+    above 0.6."""
     for before in earlier:
         smaller, larger = sorted((len(spelling), len(before)))
         if smaller > _NEAR * larger:  # otherwise the sizes alone rule it out
@@ -179,9 +185,10 @@ def _has_near(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
 
 
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
-    """Returns similarities [T, 7] of turns with earlier turns; 0 if there are none. ``cosines`` [T,
-    T] are those of the turns' vectors. For the centred ones the mean of all turns of the dialogue,
-    also of later turns, is subtracted."""
+    """Returns the similarities SIMILARITY_NAMES of each turn to earlier turns, [T, 7]. A turn
+    without such an earlier turn has 0. ``cosines`` [T, T] are between the turns' vectors, ``roles``
+    [T] are of ROLE_INDEX. Centred similarities subtract the mean vector of all turns, so they also
+    depend on later turns."""
     centred = _centre(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
     for side in (0, 1):
@@ -213,8 +220,8 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
 
 
 def _centre(cosines: Floats) -> Floats:
-    """Returns the cosines [T, T] of unit vectors less their mean, from the ``cosines`` of the
-    vectors."""
+    """Returns the cosines [T, T] of unit vectors after their mean is subtracted. ``cosines`` [T,
+    T]: before it is subtracted."""
     with_mean = cosines.mean(axis=1)
     products = cosines - with_mean[:, None] - with_mean + with_mean.mean()
     # Equal turns leave only rounding, which must not be scaled up to a direction.
@@ -224,7 +231,7 @@ def _centre(cosines: Floats) -> Floats:
 
 
 def _highest(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the highest of the ``cosines`` [..., T] that are ``allowed`` [..., T], 0 if none
-    is."""
+    """Returns the highest of ``cosines`` [..., T] among those that are ``allowed`` [..., T].
+    Returns 0 where none is allowed."""
     best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)
     return np.where(allowed.any(axis=-1), best, 0)

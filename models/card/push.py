@@ -23,10 +23,13 @@ def push_judge(
     public: bool = False,
     revision: str | None = None,
 ) -> str:
-    """Pushes the judge saved in ``folder``. Returns the commit's address.
+    """Uploads the judge saved in ``folder`` to ``repo_id`` and returns the commit's URL.
+    ``revision`` becomes a tag of the commit.
 
-    Its golden scores are checked first. Its card is written for this repository and ``revision`` (a
-    tag) in a copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
+    Checks the golden scores first. Writes a model card for the repository into a copy, so
+    ``folder`` does not change. Raises JudgeLoadError if there is no judge or its golden scores
+    differ, ConfigError if its base model is a folder of this machine, and HubError if the upload
+    fails.
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.models.card.writer import write_card
@@ -48,8 +51,8 @@ def push_judge(
 
 
 def require_public_base(folder: Path) -> None:
-    """Raises ConfigError for a judge, or a member, that needs a base model from a folder of this
-    machine."""
+    """Raises ConfigError if a LoRA judge in ``folder``, or a LoRA member of the hybrid there, needs
+    a base model from a folder of this machine."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):

@@ -38,8 +38,8 @@ def write_card(
     repo_id: str | None = None,
     revision: str | None = None,
 ) -> None:
-    """Writes the card of the judge in ``folder``. Its code example loads ``repo_id`` at
-    ``revision`` if they are given, or the folder's name.
+    """Writes the model card of the judge into ``folder``. The code example in it loads ``repo_id``
+    at ``revision``. Without a ``repo_id`` it loads the folder's name.
 
     Raises JudgeLoadError if there is no judge or no golden.json.
     """
@@ -87,10 +87,11 @@ def _base_model(
     config: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """Returns ``name``, ``hub_id`` (None for a folder) and ``licence`` of the base model of a
-    judge. None for a judge without one.
+    """Returns ``name``, ``hub_id`` and ``licence`` of a judge's base model. Returns None for a
+    judge without a base model. ``hub_id`` is None if the base is a folder. ``config``: judge.json.
+    ``settings``: train_config.json.
 
-    The licence of a model of the Hub is that of its card in the cache. It is never guessed.
+    The licence of a model on the Hub comes from its model card in the cache. It is never guessed.
     """
     family = config["family"]
     if "base" not in config.get(family, {}):
@@ -115,7 +116,7 @@ def _base_model(
 
 
 def _hub_metadata(facts: Mapping[str, Any]) -> str:
-    """Returns the YAML head of the card."""
+    """Returns the YAML metadata that the Hub reads at the top of the card."""
     from huggingface_hub import ModelCardData
 
     family = facts["judge"]["family"]
@@ -136,8 +137,8 @@ def _hub_metadata(facts: Mapping[str, Any]) -> str:
 
 
 def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
-    """Returns the Hub's form of the estimates that are defined. The Hub has one entry for all
-    metrics of a set and language, so the metric's name has the dimension."""
+    """Returns the ``agreement`` estimates that have a value, as results that the Hub shows. The Hub
+    merges all metrics of a set and language, so the metric's name includes the dimension."""
     from huggingface_hub import EvalResult
 
     results = []
@@ -164,8 +165,9 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 
 def trial_of(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the record of ``medal trial`` on the judge in ``folder``. None without trial.json, or
-    if it is of another judge or revision."""
+    """Returns the content of trial.json in ``folder``, which ``medal trial`` wrote, with its
+    ``verdicts``. Returns None if there is no trial.json, or if another judge or revision was
+    tried."""
     path = folder / TRIAL_NAME
     if not path.is_file():
         return None

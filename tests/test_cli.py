@@ -98,4 +98,4 @@ def test_a_disk_that_fills_while_weights_are_written_is_a_message(
     monkeypatch.setattr("sys.argv", ["medal"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    assert "make space and run the same command again" in capsys.readouterr().err
+    assert "Free some space and type the same command again" in capsys.readouterr().err

@@ -76,7 +76,7 @@ class Drawing(Config):
     [
         (
             "form={shape: round, radus: 2}",
-            "unknown key 'form.radus'; did you mean 'radius'?",
+            "unknown key 'form.radus'. Did you mean 'radius'?",
         ),
         (
             "form={shape: square, side: wide}",

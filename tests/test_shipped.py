@@ -84,7 +84,7 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
     names = [name, f"{name}.yaml", f"{folder}/{name}", f"configs/{folder}/{name}.yaml"]
     loaded = [load_config(kind, each, folder=folder) for each in names]
     assert all(one == loaded[0] for one in loaded)
-    with pytest.raises(ConfigError, match=f"did you mean '{name}'"):
+    with pytest.raises(ConfigError, match=f"Did you mean '{name}'"):
         load_config(kind, f"{name}x", folder=folder)
 
 

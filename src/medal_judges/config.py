@@ -148,7 +148,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     for override in sorted(overrides, key=lambda text: text.split("=")[0].count(".")):
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
-            raise ConfigError(f"override {override!r} is not of the form field=value")
+            raise ConfigError(f"override {override!r}: type FIELD=VALUE")
         *groups, last = key.strip().split(".")
         group: Any = data
         try:
@@ -162,7 +162,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
                 group = subgroup
             group[_add_key(group, last)] = parse_yaml(value, f"override {override!r}")
         except (TypeError, ValueError, IndexError) as error:
-            problem = f"override {override!r}: {group!r} has no setting to change"
+            problem = f"override {override!r}: {group!r} has no settings. Leave it out"
             raise ConfigError(problem) from error
     return data
 
@@ -192,7 +192,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
                 guess = did_you_mean(key.split(".")[-1], keys)
-                message = f"unknown key {key!r}; {guess}"
+                message = f"unknown key {key!r}. {guess}Correct it or leave it out"
             elif key:  # for a whole config the value would be too long
                 message = f"{key}: {message} (got {problem['input']!r:.80})"
             problems.append(message)
@@ -220,7 +220,7 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(
-            f"{path}: expected a mapping of settings, got {type(data).__name__}"
+            f"{path}: expected lines of the form SETTING: VALUE, got {type(data).__name__}"
         )
     return data
 
@@ -231,9 +231,13 @@ def parse_yaml(text: str, where: str) -> Any:
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
-        raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
+        raise ConfigError(
+            f"{where}: lists or settings are nested too deep. Write fewer levels"
+        ) from error
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: not valid YAML: {error}") from error
+        raise ConfigError(
+            f"{where}: not valid YAML. Correct the line that is named: {error}"
+        ) from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -249,7 +253,7 @@ class _Loader(yaml.SafeLoader):
         is_alias = isinstance(event, yaml.AliasEvent)
         self.aliases += is_alias
         if is_alias and (self.anchors_around or self.aliases > _MOST_ALIASES):
-            problem = f"*{event.anchor} inside of another anchor, or one of too many"
+            problem = f"*{event.anchor}: too many aliases, or nested. Write the value in its place"
             raise yaml.YAMLError(problem)
         anchored = not is_alias and event.anchor is not None
         self.anchors_around += anchored
@@ -289,11 +293,11 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
     if not file.is_file():
         names = shipped_names(folder or name.split("/")[0])
         guess = did_you_mean(Path(name).stem, names)
-        hint = f"{guess}medal configs list shows the shipped files"
+        hint = f"{guess}To see the shipped files, type: medal configs list"
         raise ConfigError(f"no config file {path}", hint=hint)
     if file.stat().st_size > _LARGEST:
-        raise ConfigError(f"{path}: larger than 1 MB, so it is not a file of settings")
+        raise ConfigError(f"{path}: larger than 1 MB. Give a YAML file of settings")
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text") from error
+        raise ConfigError(f"{path}: not UTF-8 text. Save it as UTF-8") from error

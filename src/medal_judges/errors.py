@@ -62,7 +62,7 @@ class MedalError(Exception):
     ...     list(read_dialogues("nowhere.jsonl"))
     ... except MedalError as error:
     ...     print(error)
-    nowhere.jsonl: no such file
+    nowhere.jsonl: no such file. Check the path
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -72,7 +72,7 @@ class MedalError(Exception):
     @property
     def one_line(self) -> str:
         """The message and the hint, on one line."""
-        return printable("; ".join(filter(None, (self.message, self.hint))))
+        return printable(". ".join(filter(None, (self.message, self.hint))))
 
     def __str__(self) -> str:
         text = self.message
@@ -148,7 +148,7 @@ class CoverageError(MedalError):
 def install_command(extra: str) -> str:
     """Returns the shell command that installs the optional dependencies ``extra``. It is run in a
     checkout, because the package is on no index."""
-    return f"pip install '.[{extra}]' in a checkout"
+    return f"Type in a checkout of medal_judges: pip install '.[{extra}]'"
 
 
 class MissingExtraError(MedalError):
@@ -162,10 +162,10 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns ``did you mean 'turn'? ``, with a space at its end, if ``name`` is similar to one of
+    """Returns ``Did you mean 'turn'? ``, with a space at its end, if ``name`` is similar to one of
     ``names``. Suggests up to ``limit`` of them. Returns an empty text if none is similar."""
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
     if matches:
-        return f"did you mean {' or '.join(map(repr, matches))}? "
+        return f"Did you mean {' or '.join(map(repr, matches))}? "
     return ""

@@ -227,7 +227,7 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
         SourceError, match=r"no row is validation; its splits: test, train"
     ):
         load_spec(f"{path}:validation")
-    with pytest.raises(SourceError, match=r"did you mean 'train'\?"):
+    with pytest.raises(SourceError, match=r"Did you mean 'train'\?"):
         load_spec(f"{path}:trian")
 
 

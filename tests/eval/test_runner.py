@@ -148,7 +148,7 @@ def theirs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("min_coverag=1", "did you mean 'min_coverage'"),
+        ("min_coverag=1", "Did you mean 'min_coverage'"),
         ("judges=[{name: a, predictions: {nowhere: b}}]", "'nowhere'"),
         ("judges=[]", "no judge to benchmark"),
     ],

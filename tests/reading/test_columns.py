@@ -119,7 +119,7 @@ def test_a_column_that_is_not_there_is_named_with_its_nearest(
         said = str(caught.value)
         assert (
             "no column 'Were'" in said
-            and "did you mean 'Wer'?" in said
+            and "Did you mean 'Wer'?" in said
             and "Ticket" in said
         )
 
@@ -135,11 +135,11 @@ def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({"idd": "x"}, "no field 'idd'(.|\n)*did you mean 'id'"),
+    ({"idd": "x"}, "no field 'idd'(.|\n)*Did you mean 'id'"),
     ({"id": 3}, "'id' needs the name of a column"),
-    ({"roles": {"x": "boss"}}, "'boss' is none of user"),
+    ({"roles": {"x": "boss"}}, "expected one of user, .*, not 'boss'"),
     ({"roles": ["x"]}, "are mappings"),
-    ({"labels": {"x": "overall:7..1"}}, "7 is not below 1"),
+    ({"labels": {"x": "overall:7..1"}}, "type the lower end first, not 7..1"),
     ({"labels": {"x": "a:b:c"}}, "not of the form DIMENSION"),
 ]
 

@@ -64,7 +64,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
     assert read(path, format="jsonl")[0] == ["a"]
     with pytest.raises(ConfigError, match="no format"):
         ReadOptions(format="csv+turns")
-    with pytest.raises(ConfigError, match="did you mean 'parquet'"):
+    with pytest.raises(ConfigError, match="Did you mean 'parquet'"):
         read(path, format="parket")
 
 
@@ -72,7 +72,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
     "content, problem",
     [
         (b"\x00\x01\x02binary", "not a known kind of chat file"),
-        (b"PAR1 and no more", "cannot read on"),
+        (b"PAR1 and no more", "cannot be read any further"),
         (b"PK\x03\x04 and no more", "is not a workbook"),
         (b"id,id,prompt\n1,2,3\n", "'id' twice"),
     ],
@@ -152,7 +152,7 @@ def test_a_packed_file_that_breaks_off(packed: str, tmp_path: Path) -> None:
     rows = [CHAT | {"id": str(n), "x": str(n * 7919 % 10_007) * 9} for n in range(4000)]
     data = PACKED[packed](in_jsonl(rows))
     path = save(tmp_path, f"x.{packed}", data[: len(data) // 2])
-    with pytest.raises(DataError, match="cannot read on"):
+    with pytest.raises(DataError, match="cannot be read any further"):
         read(path)
 
 

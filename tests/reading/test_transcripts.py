@@ -58,7 +58,7 @@ def test_unknown_speakers_are_an_error_that_says_what_to_type(tmp_path: Path) ->
         DataError, match='--role "Anna=user" --role "Shop Bot=assistant"'
     ):
         read(tmp_path, "Anna: Are you open?\nShop Bot: Yes.\n")
-    with pytest.raises(DataError, match="one speaker known as a user"):
+    with pytest.raises(DataError, match="a user and an assistant among"):
         read(tmp_path, "User: Is anybody there?\n")
 
 

@@ -184,7 +184,7 @@ def minimal(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ({"learning_rat": 1e-3}, "args.learning_rat: .*did you mean 'learning_rate'"),
+        ({"learning_rat": 1e-3}, "args.learning_rat: .*Did you mean 'learning_rate'"),
         ({"learning_rate": -1}, "args.learning_rate: "),
         ({"output_dir": "x"}, "args.output_dir: "),
         ({"label_smoothing_factor": 0.1}, "args.label_smoothing_factor: .*heads"),

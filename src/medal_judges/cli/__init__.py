@@ -23,7 +23,7 @@ import medal_judges
 from medal_judges.errors import MedalError, did_you_mean
 from medal_judges.secrets import SecretFilter
 
-STOPPED = "stopped; run the same command again to resume"
+STOPPED = "stopped. Type the same command again to resume"
 # Command -> its purpose. Its module in this folder has a function of the same name, or a Typer
 # ``app``.
 COMMANDS = {
@@ -134,10 +134,10 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, MedalError):
         return str(error)
     if isinstance(error, MemoryError) or "t allocate memory" in str(error):
-        return f"out of memory: {error}\n  use a smaller judge, or raise the limit (ulimit -v)"
+        return f"out of memory: {error}\n  Use a smaller judge, or raise the limit (ulimit -v)"
     is_full = isinstance(error, OSError) and error.errno in _FULL
     if is_full or _FULL_DISK.search(f"{error} {error.__context__}"):
-        return f"no space left to write: {error}\n  make space and run the same command again"
+        return f"no space left to write: {error}\n  Free some space and type the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return None

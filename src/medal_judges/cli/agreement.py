@@ -49,7 +49,7 @@ def agreement(
     if not any(row.labels for row in rows):
         raise MedalError(
             f"{source}: no row has labels",
-            hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings",
+            hint="Name each column of ratings: --label COLUMN=DIMENSION:LOW..HIGH",
         )
     figures = agreements(rows, dimension)
     report.show()

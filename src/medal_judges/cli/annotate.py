@@ -146,13 +146,13 @@ def import_answers(
         [f"{len(problems)} problems in the answers:", *problems]
     )
     if problems and strict:
-        hint = "fix the files and import again, or drop --strict to import the rest"
+        hint = "Correct the files and import again, or leave out --strict to import the rest"
         raise MedalError(problem_list, hint=hint)
     if problems:
         typer.echo(problem_list, err=True)
     if not checked:
         raise MedalError(
-            "there is no valid answer", hint="give the files that annotators filled"
+            "the files hold no valid answer. Give the files that annotators filled"
         )
     count = write_records(out, merge(checked, project))
     people = len({answer.annotator for answer in checked})

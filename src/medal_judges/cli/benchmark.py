@@ -30,9 +30,8 @@ def benchmark(options: BenchmarkOptions) -> None:
     ]
     if under:
         raise CoverageError(
-            "coverage is below the minimum, so these rows have no headline figure:\n    "
+            "coverage is below the minimum, so these rows have no result:\n    "
             + "\n    ".join(under),
-            hint="the judgements under predictions/ have the reasons; run the command again to "
-            "retry what failed because of a server, with --retry-failed for all of it; "
-            "min_coverage=... sets the minimum",
+            hint="Read the reasons in predictions/. Type the command again with --retry-failed, "
+            "or type a lower minimum: min_coverage=0.9",
         )

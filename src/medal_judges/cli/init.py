@@ -23,9 +23,7 @@ def init(
     Example: medal init mine
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigError(
-            f"{folder} already exists", hint="give the name of a new folder"
-        )
+        raise ConfigError(f"{folder} already exists. Type the name of a new folder")
     with atomic_path(folder) as partial:
         partial.mkdir()
         for file in (CONFIGS / "project").iterdir():

@@ -65,7 +65,7 @@ def trial(
     for folder in folders:
         if not folder.is_dir():
             problem = f"--save: {folder} is not the folder of a judge"
-            raise ConfigError(problem, hint="leave out --save")
+            raise ConfigError(problem, hint="Leave --save out")
     on_trial: list[TrialJudge] = []
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
@@ -80,7 +80,7 @@ def trial(
         if name in [earlier.name for earlier in on_trial]:
             raise ConfigError(
                 f"the judge {name} is named twice",
-                hint="give the settings to compare, such as fence=true and fence=false",
+                hint="Type the settings to compare, such as fence=true and fence=false",
             )
         on_trial.append(TrialJudge(name, judge))
     report = reading_report(reading, out)
@@ -121,6 +121,6 @@ def split_settings(
         else:
             raise ConfigError(
                 f"{word}: {key!r} is not a setting of a trial, and no judge stands before it",
-                hint="medal trial JUDGE FIELD=VALUE",
+                hint="Type: medal trial JUDGE FIELD=VALUE",
             )
     return named or [(BOXED, [])], settings

@@ -80,7 +80,7 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
     if max_cost is not None:
         raise ConfigError(
             "max_cost needs the name of a judge, not a loaded judge",
-            hint="give the judge's name or folder, or set max_cost in its settings (llm.max_cost)",
+            hint="Give the judge's name or folder, or set llm.max_cost in its settings",
         )
     return judge
 

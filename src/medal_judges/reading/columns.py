@@ -75,7 +75,7 @@ class ColumnMap:
         for column in (*self.fields.values(), *self.labels):
             if column not in columns and column.partition(".")[0] not in columns:
                 listing = ", ".join(columns[:_SHOWN])
-                hint = f"{did_you_mean(column, columns)}columns in the file: {listing}"
+                hint = f"{did_you_mean(column, columns)}Use one of: {listing}"
                 raise ConfigError(f"{path}: no column {column!r}", hint=hint)
 
 
@@ -142,7 +142,7 @@ def make_column_map(
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
     if not (isinstance(roles, dict) and isinstance(labels, dict)):
         problem = "column map: roles and labels are mappings"
-        raise ConfigError(problem, hint="write {Kunde: user} or {Note: overall:1..5}")
+        raise ConfigError(problem, hint="Write {Kunde: user} or {Note: overall:1..5}")
     roles, labels = dict(roles), dict(labels)
     for entries, pairs in ((fields, column), (roles, role), (labels, label)):
         for pair in pairs:
@@ -158,15 +158,19 @@ def _require_known(fields: Record, roles: Record) -> None:
     """Raises ConfigError for an unknown field or role, and for one without a value."""
     for name, value in fields.items():
         if name not in _FIELDS:
-            hint = f"{did_you_mean(str(name), _FIELDS)}fields: {', '.join(_FIELDS)}"
+            hint = f"{did_you_mean(str(name), _FIELDS)}Use one of: {', '.join(_FIELDS)}"
             raise ConfigError(f"column map: no field {name!r}", hint=hint)
         if not isinstance(value, str) or not value:
             problem = f"column map: {name!r} needs the name of a column, not {value!r}"
-            raise ConfigError(problem, hint=f"--column {name}=COLUMN")
+            raise ConfigError(problem, hint=f"Type --column {name}=COLUMN")
     for word, value in roles.items():
         if value not in _SPEAKERS or not word:
-            problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
-            raise ConfigError(problem, hint="--role Kunde=user (in YAML: Kunde: user)")
+            problem = (
+                f"role {word!r}: expected one of {', '.join(_SPEAKERS)}, not {value!r}"
+            )
+            raise ConfigError(
+                problem, hint="Type --role Kunde=user (in YAML: Kunde: user)"
+            )
 
 
 def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
@@ -175,14 +179,16 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
         match = _LABEL.match(str(target).strip())
         if match is None or not name:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH]"
-            hint = f"--label {quote(f'{name}=overall:1..5')} (in YAML: {name}: overall:1..5)"
+            hint = f"Type --label {quote(f'{name}=overall:1..5')} (in YAML: {name}: overall:1..5)"
             raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         dimension, low, high = match.groups()
         scale = None
         if low is not None:
             scale = float(low), float(high)
             if not scale[0] < scale[1]:
-                raise ConfigError(f"label {name!r}: {low} is not below {high}")
+                raise ConfigError(
+                    f"label {name!r}: type the lower end first, not {low}..{high}"
+                )
         rated[str(name)] = LabelColumn(dimension.strip(), scale)
     return rated
 

@@ -76,16 +76,18 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         stream = _open(path)
         begin = stream.peek(_BEGIN)[:_BEGIN]
     except FileNotFoundError as error:
-        raise DataError(path, None, "no such file") from error
+        raise DataError(path, None, "no such file. Check the path") from error
     except _ERRORS as error:
         reason = getattr(error, "strerror", None)
         if reason is None:
             raise damage_error(path, 0, error) from error
-        raise DataError(path, None, f"cannot be opened: {reason}") from error
+        raise DataError(
+            path, None, f"check the file, it cannot be opened: {reason}"
+        ) from error
     kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
         problem = "not UTF-8 text: a binary file, or UTF-16"
-        raise DataError(path, None, problem, hint="save it as UTF-8")
+        raise DataError(path, None, problem, hint="Save it as UTF-8")
     return kind, _rows(path, stream, kind)
 
 
@@ -113,8 +115,8 @@ def _recognise(path: str, begin: bytes) -> str:
         return "json"
     if delimiter is not None or suffix in (".csv", ".tsv"):
         return "tsv" if delimiter == "\t" else "csv"
-    problem = f"not a known kind of chat file (it begins with {line[:24]!r})"
-    hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}"
+    problem = f"not a known kind of chat file (its text begins with {line[:24]!r})"
+    hint = f"Type --format KIND (in YAML: format: KIND) with one of: {', '.join(CONTAINERS)}"
     raise DataError(path, None, problem, hint=hint)
 
 
@@ -140,7 +142,7 @@ def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
-        hint = "save it as .jsonl, which has no such limit, or in parts"
+        hint = "Save it as .jsonl, which has no such limit, or as several files"
         raise ConfigError(problem, hint=hint)
     return content
 
@@ -171,7 +173,10 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
         value = jsonl.parse_json(_whole(_lines_in(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
         problem = getattr(error, "message", "JSON that is nested too deep")
-        raise ConfigError(problem, hint="one JSON value, or .jsonl") from error
+        raise ConfigError(
+            problem,
+            hint="Give a file of one JSON value, or save one value a line as .jsonl",
+        ) from error
     if not isinstance(value, list):
         value = [value]
     yield from enumerate(value, 1)
@@ -214,7 +219,9 @@ def _table_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     try:
         header = _header(next(reader, []))
     except csv.Error as error:
-        raise ConfigError(f"a table without a header: {error}") from error
+        raise ConfigError(
+            f"the first row cannot be read as column names. Correct it: {error}"
+        ) from error
     while True:
         number = reader.line_num + 1 + skipped_lines
         try:
@@ -253,7 +260,7 @@ def _header(cells: Sequence[object]) -> list[str]:
         name = str(cell or "").strip()
         if not name or name in names:
             problem = f"a header with a blank name, or with {name!r} twice"
-            raise ConfigError(f"{problem}: {cells}", hint="name each column once")
+            raise ConfigError(f"{problem}: {cells}. Rename one column")
         names.append(name)
     return names
 
@@ -275,7 +282,7 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             limit = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
             if max(sum(sizes), 10 * reader.metadata.num_rows) > limit:
                 problem = f"unpacks to more than {limit:,} bytes, or has too many rows"
-                hint = "save it as .jsonl, which has no such limit"
+                hint = "Save it as .jsonl, which has no such limit"
                 raise DataError(path, None, problem, hint=hint)
             # A value that stands once in the file can be in every row.
             size = max(1, min(64, _MOST_BATCH // max(1, *sizes, 1)))
@@ -321,8 +328,8 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
     if len(words) not in (2, 3) or not all(words):
-        hint = "hf:ID:SPLIT or hf:ID:CONFIG:SPLIT, such as hf:allenai/WildChat-1M:train"
-        problem = "not of the form of a data set on the Hub"
+        hint = "Type hf:ID:SPLIT or hf:ID:CONFIG:SPLIT, such as hf:allenai/WildChat-1M:train"
+        problem = "not the name of a data set on the Hub"
         raise DataError(spec, None, problem, hint=hint)
     number = 0
     try:
@@ -335,7 +342,7 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
         RuntimeError,
         datasets.exceptions.DatasetsError,
     ) as error:
-        problem = f"not a data set that can be read: {error}"
+        problem = f"the data set cannot be read. Correct its name, or split: {error}"
         # lists configurations and splits
         raise DataError(spec, number or None, problem) from error
 
@@ -360,17 +367,17 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
         limit = max(_ALWAYS_READ, _SHEET_RATIO * len(content.getbuffer()))
         if sum(part.file_size for part in parts) > min(LARGEST, limit):
             problem = f"unpacks to more than {min(LARGEST, limit):,} bytes"
-            raise DataError(path, None, problem, hint="save it as .csv")
+            raise DataError(path, None, problem, hint="Save it as .csv")
         workbook = load_workbook(content, read_only=True, keep_links=False)
         for sheet in workbook.worksheets:
             sheet.reset_dimensions()  # the size that a file states can be wrong
             for number, cells in enumerate(sheet.iter_rows(), 1):
                 if number > _MOST_ROWS:
                     problem = f"has a row beyond {_MOST_ROWS:,}"
-                    raise DataError(path, None, problem, hint="save it as .csv")
+                    raise DataError(path, None, problem, hint="Save it as .csv")
                 if any(cell.data_type == "f" for cell in cells):
-                    problem = "a formula, whose result is not read"
-                    raise DataError(path, number, problem, hint="save it as .csv")
+                    problem = "a cell holds a formula, whose result is not read"
+                    raise DataError(path, number, problem, hint="Save it as .csv")
                 values = [cell.value for cell in cells]
                 if any(map(_is_filled, values)):
                     yield sheet.title, number, values
@@ -378,7 +385,7 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
         raise
     except Exception as error:  # openpyxl raises anything for a broken workbook
         problem = f"is not a workbook, or a broken one: {type(error).__name__}: {error}"
-        hint = "save it again as .xlsx or .csv"
+        hint = "Save it again as .xlsx or .csv"
         raise DataError(path, None, problem, hint=hint) from error
 
 
@@ -409,7 +416,9 @@ def _sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             filled = [_plain(cell) if _is_filled(cell) else None for cell in cells]
             yield number, dict(zip_longest(header, filled))
     if not header:
-        raise ConfigError("a table without a header: it is empty")
+        raise ConfigError(
+            "the table is empty. Give one whose first row holds column names"
+        )
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {

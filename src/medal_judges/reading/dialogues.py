@@ -114,7 +114,7 @@ class ReadOptions(Config):
         # Pydantic calls this again for every config that contains these options.
         if self.format not in (None, *CONTAINERS):
             guess = did_you_mean(str(self.format), CONTAINERS)
-            hint = f"{guess}one of {', '.join(CONTAINERS)}"
+            hint = f"{guess}Use one of: {', '.join(CONTAINERS)}"
             raise ConfigError(f"no format {self.format!r}", hint=hint)
         _ = self.column_map
         return self
@@ -180,7 +180,7 @@ class ChatFileConfig(Config):
                 chosen.append(row)
         missing = ", ".join(sorted({*self.langs} - languages))
         if missing:
-            hint = f"its languages: {', '.join(sorted(languages))}"
+            hint = f"Use one of: {', '.join(sorted(languages))}"
             raise ConfigError(f"{self.source}: no row is in {missing}", hint=hint)
         return chosen
 
@@ -242,8 +242,10 @@ class ReadingReport:
             return
         if self.count:
             problem = f"all {self.count} rows are bad and were left out"
-            raise CoverageError(problem, hint=f"the first: {self.messages[0]}")
-        hint = "check the file, and --format (in YAML: format) if it is given"
+            raise CoverageError(
+                problem, hint=f"Correct the rows. The first: {self.messages[0]}"
+            )
+        hint = "Check that the file has chats and, if you typed it, --format (in YAML: format)"
         raise CoverageError("no dialogue was read", hint=hint)
 
 
@@ -485,10 +487,10 @@ class _Reader:
         """Counts a bad row in the report, or raises its error."""
         if self.report.strict and not self.is_file:
             raise error
-        hint = f"read as {CONTAINERS[self.container]}"
+        hint = f"Read as {CONTAINERS[self.container]}"
         if self.form:
             hint += f", {READERS[self.form].title}"
-        hint += "; change that with --format, --column and --role (in YAML: format, columns)"
+        hint += ". If it is not, type --format, --column or --role (in YAML: format, columns)"
         problem = DataError(self.path, number, error.message, hint=hint)
         if self.report.strict or self.options.strict:
             raise problem from error

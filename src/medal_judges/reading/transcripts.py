@@ -93,7 +93,9 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
         problem = (
             "the role '*=...' is not for transcripts, where any line may have a colon"
         )
-        raise ConfigError(problem, hint="name each speaker: --role Anna=user")
+        raise ConfigError(
+            problem, hint="Type a role for each speaker: --role Anna=user"
+        )
     role_by_name = {**ROLE_WORDS, **roles}
     names: dict[str, None] = {}
     messages: list[Fields] = []
@@ -109,9 +111,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
     if not {"user", "assistant"} <= {message["role"] for message in messages}:
         pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
         hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
-        expected = (
-            f"at least one speaker known as a user and one as an assistant ({hint})"
-        )
+        expected = f"a user and an assistant among the speakers (type {hint})"
         raise RecordError("speaker", expected, ", ".join([*names][:9]))
     for message in messages:
         message["content"] = "\n".join(message["content"]).strip()

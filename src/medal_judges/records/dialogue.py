@@ -77,7 +77,7 @@ def language(code: str) -> Language:
     if code not in languages:
         raise ConfigError(
             f"no language {code!r} in seeds/languages.yaml",
-            hint=f"known: {' '.join(languages)}; add others to that file",
+            hint=f"Use one of: {' '.join(languages)}",
         )
     return languages[code]
 

@@ -111,14 +111,14 @@ def load_rubric(
     except RecordError as error:
         raise ConfigError(
             f"rubric {name_or_path}: {error.message}",
-            hint="- {name: polite, kind: ordinal, low: 1, high: 5, good: high}",
+            hint="Write it so: - {name: polite, kind: ordinal, low: 1, high: 5, good: high}",
         ) from error
     by_name = {dimension.name: dimension for dimension in dimensions}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise ConfigError(
             f"the rubric {name_or_path} has no dimension {unknown[0]!r}",
-            hint=f"it has: {', '.join(by_name)}",
+            hint=f"Use one of: {', '.join(by_name)}",
         )
     return tuple(by_name[name] for name in names or by_name)
 
@@ -141,6 +141,6 @@ def merge_dimensions(
                 raise MedalError(
                     f"{dimension.name!r} is not the same in {first_file} and in {file}:\n"
                     f"    {earlier.to_record()}\n    {dimension.to_record()}",
-                    hint="score both with one judge and one rubric, or use each on its own",
+                    hint="Score both files with one judge and one rubric, or give one file",
                 )
     return merged

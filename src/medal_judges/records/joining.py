@@ -62,8 +62,7 @@ class JoinedLabels:
             raise MedalError(
                 f"{name}: the labels of {other_count:,} of {count:,} chats are of other chats "
                 f"than those that were scored under their ids: {other_ids}",
-                hint="give the labels of the chats that were scored, or score the chats of the "
-                "labels; ids that begin again need other names",
+                hint="Give the labels of the chats that were scored. Two chats need two ids",
             )
         notes = []
         if self.of_other_chats:

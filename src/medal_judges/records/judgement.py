@@ -83,7 +83,7 @@ class Contributions:
 def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for detail in details.values():
         if len(detail.get("interval", "ab")) != 2:
-            raise ValueError("an interval of two numbers")
+            raise ValueError("expected an interval of two numbers: [lowest, highest]")
     return details
 
 

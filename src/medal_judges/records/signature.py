@@ -37,7 +37,7 @@ class Signature:
         for name, value in asdict(self).items():
             if "|" in str(value) or "\n" in str(value):
                 raise MedalError(
-                    f"signature: {name} {str(value)!r} contains '|' or a line break"
+                    f"signature: {name} {str(value)!r} contains '|' or a line break. Rename it"
                 )
 
     def __str__(self) -> str:
@@ -59,7 +59,9 @@ class Signature:
         values = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
         seed = values.get("seed", "0")
         if not seed.isdecimal():
-            raise MedalError(f"signature: the seed is a whole number, not {seed!r}")
+            raise MedalError(
+                f"signature: type a whole number for the seed, not {seed!r}"
+            )
         if "seed" in values:
             values["seed"] = int(seed)
         return cls(**({"judge": text.replace("|", " ")} | values))

@@ -159,7 +159,7 @@ def output_lock(
             with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
         hint = (
-            "wait until it ends (the same command then resumes), or give another --out"
+            "Wait until it ends and type the same command again, or type another --out"
         )
         raise MedalError(f"another run is writing to {out}", hint=hint) from None
     for partial in target.parent.glob(f".partial-*-{glob.escape(target.name)}"):
@@ -198,14 +198,14 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
     parent = os.path.realpath(target.parent)
     if is_special or parent == "/dev" or parent.startswith("/proc/"):
         raise ConfigError(
-            f"{option} {out} is a device or a pipe, which a file would replace",
-            hint="name a file; `medal ... --out FILE && cat FILE` prints it",
+            f"{option} {out} is a device or a pipe, not a file",
+            hint="Type the name of a file. To print it: medal ... --out FILE && cat FILE",
         )
     for name in _INPUTS:
         if target.exists() and name.exists() and target.samefile(name):
             raise ConfigError(
-                f"{option} {out} is the file that is read, {name}; it was left unchanged",
-                hint="give another file or folder",
+                f"{option} {out} is the input {name}, which was left unchanged",
+                hint="Type another file or folder",
             )
 
 

@@ -21,8 +21,8 @@ from medal_judges.storage.runs import require_same_run
 T = TypeVar("T")
 Line = Any  # a dict, or an object with ``to_record``
 STDIN = "-"  # standard input
-_HINT = "fix the line, or leave it out"
-_RESTORE = "restore the file, or start again from the beginning with --overwrite"
+_HINT = "Correct the line, or delete it"
+_RESTORE = "Restore the file, or start again from the beginning with --overwrite"
 LONGEST_LINE = 1 << 26  # characters; no real dialogue is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -37,12 +37,14 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
     if mode == "r":
         how = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
         if not Path(path).is_file():
-            raise DataError(path, None, "no such file")
+            raise DataError(path, None, "no such file. Check the path")
     opener: Callable[..., Any] = gzip.open if Path(path).suffix == ".gz" else open
     try:
         stream: IO[str] = opener(path, mode + "t", **how)
     except OSError as error:
-        raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
+        raise DataError(
+            path, None, f"check the file, it cannot be opened: {error.strerror}"
+        ) from error
     return stream
 
 
@@ -83,8 +85,10 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
     """Returns the error for the file ``path``, which cannot be read beyond ``number`` lines or
     rows."""
-    hint = "the file is damaged from here on; download or create it again"
-    return DataError(path, number + 1, f"cannot read on: {error}", hint=hint)
+    hint = "The file is damaged from here on. Download or create it again"
+    return DataError(
+        path, number + 1, f"cannot be read any further: {error}", hint=hint
+    )
 
 
 def parse_line(
@@ -107,7 +111,9 @@ def parse_line(
     except RecordError as error:
         raise DataError(path, number, error.message, hint=hint) from error
     except RecursionError as error:
-        raise DataError(path, number, "nested too deep", hint=hint) from error
+        raise DataError(
+            path, number, "values are nested too deep", hint=hint
+        ) from error
 
 
 def parse_json(line: str, *, nan_is_null: bool = False) -> object:
@@ -119,7 +125,7 @@ def parse_json(line: str, *, nan_is_null: bool = False) -> object:
 
     def refuse(name: str) -> None:
         if not nan_is_null:
-            raise RecordError("(line)", "numbers that JSON has, or null", name)
+            raise RecordError("(line)", "a finite number, or null", name)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)

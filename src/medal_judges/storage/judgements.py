@@ -59,8 +59,8 @@ def holds_judgements(path: str | Path) -> bool:
         with open_text(lines) as stream:
             first = next(filter(str.strip, limited_lines(stream)), None)
         if first is None:
-            hint = "give a file of scores or of dialogues"
-            raise DataError(path, None, "is empty", hint=hint)
+            hint = "Give a file of scores or of dialogues"
+            raise DataError(path, None, "the file is empty", hint=hint)
         record = parse_json(first)
     except (EOFError, zlib.error, OSError, RecordError, RecursionError):
         return False

@@ -10,7 +10,7 @@ from typing import Any
 
 from medal_judges.errors import MedalError
 
-_AGAIN = "give another --out, or --overwrite to start again from the beginning"
+_AGAIN = "Type another --out, or --overwrite to start again from the beginning"
 
 
 def hash_or_name(name: str | Path) -> str:
@@ -51,5 +51,7 @@ def require_same_run(
             values = f"there {saved.get(name)!r}, now {current.get(name)!r}"
             differences.append(f"{name}: {values}")
     if differences:
-        problem = "\n    ".join([f"{path} is of another run:", *differences])
+        problem = "\n    ".join(
+            [f"{path} was written by a run with other settings:", *differences]
+        )
         raise MedalError(problem, hint=_AGAIN)

@@ -172,7 +172,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(
     _, said = process.communicate(timeout=10)
     seen = server.total("seen")
     assert process.returncode == 130 and "Traceback" not in said
-    assert "stopped; run the same command again to resume" in said
+    assert "stopped. Type the same command again to resume" in said
     assert seen < 12 and seen - len(answers(out / "journal.jsonl")) <= 2
     summary = json.loads((out / "summary.json").read_text())
     assert summary["usage"]["user:user-1"]["requests"] == len(

@@ -47,7 +47,7 @@ def test_what_cannot_be_decided_is_an_error() -> None:
     under = Gate("under", "overall", 3)
     with pytest.raises(ConfigError) as caught:
         check_gates([Gate("under", "overal", 3)], load(), {"overall": Estimate(3)}, 1)
-    assert "did you mean 'overall'" in str(caught.value)
+    assert "Did you mean 'overall'" in str(caught.value)
     with pytest.raises(MedalError, match="3 rows"):
         check(under, Estimate(4.0, reason="no interval: 3 rows"))
     for gate in (Gate("under", "overall", 35), Gate("over", "unsafe", 1.5)):

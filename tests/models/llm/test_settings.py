@@ -21,7 +21,7 @@ from medal_judges.models.llm.settings import (
             {"model": "embedded:smollm2", "base_url": "http://x/v1"},
             "unknown key 'base_url'",
         ),
-        ({"model": "embedded:smollm2", "dtpye": "bf16"}, "did you mean 'dtype'"),
+        ({"model": "embedded:smollm2", "dtpye": "bf16"}, "Did you mean 'dtype'"),
         ({"backend": "opnai", "model": "gpt-4.1"}, "unknown backend 'opnai'"),
         ({"base_url": "http://x/v1"}, "no model named"),
     ],

@@ -25,16 +25,12 @@ from pathlib import Path
 import numpy as np
 from into_docs import keep
 
-from medal_judges.stats.difference import holm
+from medal_judges.stats.difference import holm_p_values
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
-from medal_judges.stats.systems import (
-    SystemDifference,
-    SystemRows,
-    system_difference,
-)
+from medal_judges.stats.systems import SystemDifference, SystemRows, system_difference
 
 CONTEXT = 0.3  # share of people's variance that contexts have
 FOLLOWS, BIAS = 0.6, 0.3
@@ -159,7 +155,7 @@ def whole(
 ) -> dict[str, float]:
     """Whether any equal pair is told apart after Holm."""
     tested = [found.corrected if labelled else found.judge for found in pairs.values()]
-    p_values = dict(zip(pairs, holm([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
+    p_values = dict(zip(pairs, holm_p_values([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
     equal = [
         p for (i, j), p in p_values.items() if truth[i] == truth[j] and p is not None
     ]
@@ -177,7 +173,7 @@ def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
     share = corrected_share(LabelledSample(sample, labels))
     return {
-        "mean": held(corrected_mean(rows.all_rows()), truth),
+        "mean": held(corrected_mean(rows.full_sample()), truth),
         "share": held(share, SHARE),
     }
 

@@ -36,12 +36,17 @@ from interval_population import (
 )
 from into_docs import keep
 
-from medal_judges.eval.metaeval.metrics import classification_statistic
-from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
+from medal_judges.eval.metaeval.metrics import VERDICTS, classification_statistic
+from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval_reason
 from medal_judges.stats.correlation import CORRELATIONS, Floats, correlation_statistic
 from medal_judges.stats.difference import correlation_difference, paired_difference
 from medal_judges.stats.equal import Values
-from medal_judges.stats.intervals import Clusters, Estimate, choose_clusters, measure
+from medal_judges.stats.intervals import (
+    Clusters,
+    Estimate,
+    choose_clusters,
+    estimate_metrics,
+)
 
 COMMON, RARE = 0.3, 0.05  # rates of an issue
 BOTS = (
@@ -121,15 +126,14 @@ def _figures(rows: Rows, i: int, clusters: Clusters) -> Iterator[tuple[str, Esti
     one, two = (Values(judge[i], 0.0) for judge in rows.judges)
     statistic = correlation_statistic(people, one, rows.chatbots, CORRELATIONS)
     names = [name for name in CORRELATIONS if name in NAMES]
-    yield from measure(statistic, clusters, "", names).items()
+    yield from estimate_metrics(statistic, clusters, "", names).items()
     difference = correlation_difference(people, one, two, clusters)
     yield "spearman difference", difference.estimate
     for share in (COMMON, RARE):
-        labels = present(people.numbers, share)
-        judges = [present(side.numbers, share) for side in (one, two)]
+        labels, *judges = (present(s.numbers, share) for s in (people, one, two))
         statistics = [classification_statistic(j, labels[:, None]) for j in judges]
-        found = measure(statistics[0], clusters, "", ["f1_present", "f1_absent"])
-        for name, estimate in found.items():
+        shares = estimate_metrics(statistics[0], clusters, "", VERDICTS[:2])
+        for name, estimate in shares.items():
             yield f"{name} {share}", estimate
         difference = paired_difference(*statistics, "f1_present", clusters)
         yield f"f1_present difference {share}", difference.estimate
@@ -142,9 +146,10 @@ def _alpha(
     labels: Floats, judge: Floats, measurement: Measurement, clusters: Clusters
 ) -> Estimate:
     answers = np.column_stack([labels, judge])
-    if no_interval(answers, measurement):
+    if no_interval_reason(answers, measurement):
         return Estimate(None)
-    return measure(alpha_statistic(answers, measurement), clusters, "")["alpha"]
+    statistic = alpha_statistic(answers, measurement)
+    return estimate_metrics(statistic, clusters, "")["alpha"]
 
 
 def run(path: Path, others: bool, draws: int, seconds: float) -> None:
@@ -158,8 +163,7 @@ def run(path: Path, others: bool, draws: int, seconds: float) -> None:
             return
         line = {"key": cell.key, "population": cell.population.name, "others": others}
         with path.open("a") as file:
-            shares = simulate(cell, draws)
-            file.write(json.dumps(line | {"figures": shares}) + "\n")
+            file.write(json.dumps(line | {"figures": simulate(cell, draws)}) + "\n")
         print(cell.key, flush=True)
 
 

@@ -36,7 +36,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.figure import Figure, write_figures
 from medal_judges.report.table import Row, Share, Table
-from medal_judges.stats.intervals import Estimate, wilson
+from medal_judges.stats.intervals import Estimate, wilson_interval
 from medal_judges.storage.files import atomic_path, write_json
 from medal_judges.storage.jsonl import json_line, open_text
 from medal_judges.storage.judgements import read_judgements
@@ -275,7 +275,7 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
         for user in users:
             if checked := user["checked"]:
                 share = user[name] / checked
-                estimate = Estimate(share, *wilson(user[name], checked))
+                estimate = Estimate(share, *wilson_interval(user[name], checked))
                 shares[f"{user['lang']}, {user['user']}"] = estimate
         panels.append(share_panel(name.replace("_", " "), shares))
     return Figure("Malformed users, % of those checked", panels)

@@ -20,7 +20,7 @@ from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Figure, Intervals, span_of
 from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Row, Share, Table, estimate_words, slug
-from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
+from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval_reason
 from medal_judges.stats.correlation import (
     MIN_ROWS,
     Floats,
@@ -34,11 +34,11 @@ from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
     choose_clusters,
+    estimate_metrics,
     estimate_or_reason,
-    measure,
-    too_few,
+    too_few_reason,
     undefined_estimates,
-    wilson,
+    wilson_interval,
 )
 
 ALL = "all"  # every language together
@@ -207,17 +207,17 @@ def _estimates(
         return values
 
     reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = measure(statistic, clusters, reason)
+    estimates = estimate_metrics(statistic, clusters, reason)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
-    elif no_spread := no_interval(answers.numbers, MEASUREMENT[kind]):
+    elif no_spread := no_interval_reason(answers.numbers, MEASUREMENT[kind]):
         estimates["alpha"] = Estimate(alpha, reason=no_spread)
     for key in close:
         # The jackknife sees no spread at 0 or 1: Wilson's interval, one trial a cluster.
         share = estimates[key].value
-        if share in (0, 1) and not too_few(clusters):
-            low, high = wilson(share * clusters.count, clusters.count)
+        if share in (0, 1) and not too_few_reason(clusters):
+            low, high = wilson_interval(share * clusters.count, clusters.count)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
     return estimates
 
@@ -251,7 +251,7 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
         rho = float(weighted_spearman(shared, mean, weights)[0])
         reason = "fewer than 3 shared rows, or the same answer to all of them"
         constant = None
-        if shared.constant and len(shared) >= _MIN_ANSWERS:
+        if shared.is_constant and len(shared) >= _MIN_ANSWERS:
             constant = float(shared.numbers[0])
         bias = float((shared.numbers - mean.numbers).mean())
         yield Annotator(

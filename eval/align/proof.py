@@ -298,7 +298,7 @@ def gain_over(
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
     spread = replace(spread, error=spread.error * math.sqrt(INFLATION))
-    low, high = value - spread.half, value + spread.half
+    low, high = value - spread.half_width, value + spread.half_width
     return Estimate(value, low, high, spread.p_value(value)), spread.error
 
 

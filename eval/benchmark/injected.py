@@ -13,11 +13,11 @@ from medal_judges.records.dimension import EQUAL
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Share, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
-from medal_judges.stats.equal import Values, present
+from medal_judges.stats.equal import Values, is_present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
-    measure,
+    estimate_metrics,
     undefined_estimates,
 )
 from medal_judges.stats.means import Sample, share_of
@@ -91,7 +91,7 @@ def _metrics(rows: pd.DataFrame) -> list[Estimate]:
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
     against = [_against(planted, contrasts) for contrasts in (clean, controls)]
-    false_alarms = [_share(part, present(part.score)) for part in (clean, controls)]
+    false_alarms = [_share(part, is_present(part.score)) for part in (clean, controls)]
     return [
         *(estimates["f1_present"] for estimates in against),
         *(estimates["auc"] for estimates in against),
@@ -110,7 +110,7 @@ def _against(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estima
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)
-    alarms = present(scores.numbers)
+    alarms = is_present(scores.numbers)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         right = 2 * (weights @ (labels * alarms))
@@ -123,4 +123,4 @@ def _against(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estima
     reason = "no scored rows of both kinds"
     if not (len(planted) and len(contrasts)):
         return undefined_estimates(("f1_present", "auc"), reason)
-    return measure(statistic, clusters, reason)
+    return estimate_metrics(statistic, clusters, reason)

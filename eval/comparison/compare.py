@@ -32,10 +32,10 @@ from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import holm_corrected
+from medal_judges.stats.difference import correct_by_holm
 from medal_judges.stats.equal import EQUAL_FACT, Values
-from medal_judges.stats.means import interval_of, mean_of, share_of
-from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
+from medal_judges.stats.means import estimate_from, mean_of, share_of
+from medal_judges.stats.ppi import LabelledSample, correct_means, too_few_labels_reason
 from medal_judges.stats.systems import (
     SHARE,
     SystemRows,
@@ -121,7 +121,7 @@ def _correct_and_sort(
         tested = [pair.tested for result in chosen for pair in result.pairs]
         if not is_bad:
             comparisons = sum(test.p_value is not None for test in tested)
-        differences = iter(holm_corrected(tested))
+        differences = iter(correct_by_holm(tested))
         for result in chosen:
             pairs = []
             for pair in result.pairs:
@@ -246,7 +246,7 @@ class _SampleMaker:
             unscored[name] = int(count)
             if name in by_system:
                 unscored[name] -= len(by_system[name].scores)
-        samples = {name: rows.all_rows() for name, rows in by_system.items()}
+        samples = {name: rows.full_sample() for name, rows in by_system.items()}
         uncorrected = _why_uncorrected(samples) if self.has_labels else ""
         basis: Basis = "people"
         if not self.has_labels or uncorrected:
@@ -278,11 +278,11 @@ class _SampleMaker:
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
     """Returns the systems that have too few labels; an empty text if none has."""
-    if not any(sample.labelled.any() for sample in samples.values()):
+    if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []
     for name, sample in samples.items():
-        if reason := too_few_labels(sample):
+        if reason := too_few_labels_reason(sample):
             reasons.append(f"{name} has {reason}")
     return "; ".join(reasons)
 
@@ -297,7 +297,7 @@ def _system_results(
     span = dimension.low, dimension.high
     corrected = None
     if basis == "people":
-        corrected = correct(list(samples.values()), span)
+        corrected = correct_means(list(samples.values()), span)
     results = []
     for i, (name, sample) in enumerate(samples.items()):
         estimate = mean_of(sample.sample, span)
@@ -307,14 +307,14 @@ def _system_results(
             system=name,
             n=len(sample.sample.scores),
             unscored=unscored[name],
-            labelled=int(sample.labelled.sum()),
+            labelled=int(sample.is_labelled.sum()),
             judge=estimate,
         )
         if result.labelled:
-            result = replace(result, people=mean_of(sample.people, span))
+            result = replace(result, people=mean_of(sample.label_sample, span))
         if corrected is not None:
             mean, hidden = corrected.figures[i], corrected.hidden[i]
-            interval = interval_of(mean, corrected.certain, span, hidden)
+            interval = estimate_from(mean, corrected.certain, span, hidden)
             result = replace(result, corrected=interval)
         results.append(result)
     return results

@@ -176,13 +176,15 @@ def pairs_table(result: ComparedOn) -> Table:
         if is_corrected:
             alone = pair.difference.judge.estimate
             cells.append(_cell(result, alone, signed=True))
-        smallest: Cell = pair.tested.smallest
+        smallest: Cell = pair.tested.smallest_detectable
         counts = (pair.difference.wins, pair.difference.ties, pair.difference.losses)
         won = None
         if any(counts):
             won = " · ".join(f"{count:,}" for count in counts)
         cells += [won, pairing_words(pair)]
-        if pair.tested.smallest is not None:
-            smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
+        if pair.tested.smallest_detectable is not None:
+            smallest = _cell(
+                result, Estimate(pair.tested.smallest_detectable), signed=True
+            )
         rows.append([*cells, smallest])
     return Table(f"{name_in_words(result.dimension)}: differences", columns, rows)

@@ -73,7 +73,7 @@ class PairResult:
         record |= {"first": self.first, "second": self.second}
         record["difference"] = asdict(self.estimate)
         record["judge"] = asdict(self.difference.judge.estimate)
-        return record | {"smallest": self.tested.smallest}
+        return record | {"smallest": self.tested.smallest_detectable}
 
 
 @dataclass(frozen=True, slots=True)

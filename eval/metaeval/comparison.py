@@ -19,10 +19,10 @@ from medal_judges.eval.metaeval.metrics import (
 from medal_judges.report.table import Cell, Row, Table, interval, p_cell
 from medal_judges.stats.difference import (
     Difference,
+    correct_by_holm,
     correlation_difference,
-    holm,
-    holm_corrected,
-    mcnemar,
+    holm_p_values,
+    mcnemar_p_value,
     paired_difference,
 )
 from medal_judges.stats.intervals import OTHERS, THESE, Estimate
@@ -111,7 +111,7 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
 
 def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Table:
     """Returns a line for each pair, with the interval for other chatbots if there is one."""
-    differences = holm_corrected([pair.difference for pair in pairs])
+    differences = correct_by_holm([pair.difference for pair in pairs])
     estimates = [difference.estimate for difference in differences]
     columns = ["Set", "Dimension", "Better", "Other", column]
     has_others = any(estimate.beside for estimate in estimates)
@@ -139,10 +139,12 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
         if counts[0] < counts[1]:
             counts.reverse()
             names.reverse()
-        p_values.append(mcnemar(*counts))
+        p_values.append(mcnemar_p_value(*counts))
         lines.append([set_name, dimension, *names, *counts, len(pair.better.facts)])
     rows: list[Row] = []
-    for line, p_value, corrected in zip(lines, p_values, holm(p_values), strict=True):
+    for line, p_value, corrected in zip(
+        lines, p_values, holm_p_values(p_values), strict=True
+    ):
         rows.append([*line[:-1], p_cell(p_value), p_cell(corrected), line[-1]])
     columns = (
         "Set",

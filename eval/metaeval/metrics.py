@@ -33,13 +33,13 @@ from medal_judges.stats.correlation import (
     undefined_reason,
     weighted_auc,
 )
-from medal_judges.stats.equal import Values, present
+from medal_judges.stats.equal import Values, is_present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
-    measure,
+    estimate_metrics,
+    estimates_without_intervals,
     undefined_estimates,
-    without_intervals,
 )
 
 _REASONS = {
@@ -122,9 +122,11 @@ def metrics_of(
         return undefined_estimates(names, reason)
     statistic = _statistic(aligned, kind, names)
     if intervals:
-        estimates = measure(statistic, aligned.clusters, _UNDEFINED, names)
+        estimates = estimate_metrics(statistic, aligned.clusters, _UNDEFINED, names)
     else:
-        estimates = without_intervals(statistic, len(aligned.facts), _UNDEFINED, names)
+        estimates = estimates_without_intervals(
+            statistic, len(aligned.facts), _UNDEFINED, names
+        )
     for name in _REASONS.keys() & estimates.keys():
         if estimates[name].value is None:
             estimates[name] = Estimate(None, reason=_REASONS[name])
@@ -145,7 +147,7 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         if kind == "binary":
-            positive = present(people.numbers).astype(np.float64)
+            positive = is_present(people.numbers).astype(np.float64)
             values = verdicts(weights)
             values["auc"] = weighted_auc(positive, judge, weights)
         else:
@@ -181,7 +183,7 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
     """
     answers = answers[:, np.isfinite(answers).any(axis=0)]
     is_answered = np.isfinite(answers)
-    people, judge = present(answers), present(score)[:, None]
+    people, judge = is_present(answers), is_present(score)[:, None]
     agreed_present = (people & judge).astype(np.float64)
     agreed_absent = (~people & ~judge & is_answered).astype(np.float64)
     judge_alone = (~people & judge & is_answered).astype(np.float64)
@@ -211,10 +213,10 @@ def right_alone(first: Values, second: Values, answers: Values) -> tuple[int, in
     with most annotators. ``answers``: shape (rows, annotators), NaN if not given. Rows on which
     annotators are split evenly count for neither."""
     is_answered = np.isfinite(answers.numbers)
-    votes = (is_answered & present(answers.numbers)).sum(axis=1)
+    votes = (is_answered & is_present(answers.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
-    first_right = present(first.numbers) == (lead > 0)
-    second_right = present(second.numbers) == (lead > 0)
+    first_right = is_present(first.numbers) == (lead > 0)
+    second_right = is_present(second.numbers) == (lead > 0)
     first_alone = (lead != 0) & first_right & ~second_right
     second_alone = (lead != 0) & second_right & ~first_right
     return int(first_alone.sum()), int(second_alone.sum())
@@ -293,7 +295,9 @@ def human_ceiling(
             names,
             "annotators share fewer than 3 rows, or give all of them the same answer",
         )
-    return measure(statistic, clusters, "undefined against every annotator", names)
+    return estimate_metrics(
+        statistic, clusters, "undefined against every annotator", names
+    )
 
 
 def ceiling_statistic(
@@ -364,7 +368,7 @@ def _positions(
             continue
         person = answers[rows, position]
         mean = Values(np.nanmean(other_answers[rows], axis=1), answers.tolerance)
-        if person.constant or mean.constant:
+        if person.is_constant or mean.is_constant:
             continue
         scores = person if judge is None else judge[rows]
         yield rows, correlation_statistic(mean, scores, names=names)

@@ -15,9 +15,9 @@ from medal_judges.eval.scores.bad import BAD, require_dimension
 from medal_judges.eval.scores.scores import Mask, Scores
 from medal_judges.report.table import estimate_words
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, holm_corrected
+from medal_judges.stats.difference import Difference, correct_by_holm
 from medal_judges.stats.equal import Values
-from medal_judges.stats.intervals import Estimate, wilson
+from medal_judges.stats.intervals import Estimate, wilson_interval
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
@@ -113,7 +113,7 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     sample = _sample(scores, name, numbers, rows)
     if scores.is_share(name):
         return share_of(sample)
-    if not sample.values.constant:
+    if not sample.values.is_constant:
         return mean_of(sample, _span(scores, name))
     value, count = float(sample.scores[0]), cluster_count(sample)
     if count < MIN_FOR_MEAN:
@@ -122,7 +122,7 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
     dimension = scores.dimensions[name]
     share = min(max(dimension.to_unit(value), 0.0), 1.0)
-    low, high = wilson(share * count, count)
+    low, high = wilson_interval(share * count, count)
     return Estimate(value, dimension.from_unit(low), dimension.from_unit(high))
 
 
@@ -172,7 +172,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
         differences = []
         for group, name in pairs:
             differences.append(_difference(scores, name, members[group], is_read))
-        corrected = holm_corrected(differences)
+        corrected = correct_by_holm(differences)
         for (group, name), difference in zip(pairs, corrected, strict=True):
             estimates[group][name] = difference.estimate
             if is_one_question:

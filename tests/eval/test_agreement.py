@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval.agreement.agreement import (
-    agreement_page,
-    agreements,
-)
+from medal_judges.eval.agreement.agreement import agreement_page, agreements
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import Measurement, alpha_statistic
 from medal_judges.stats.correlation import Floats

@@ -9,15 +9,9 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.metrics import (
-    classification_statistic,
-)
+from medal_judges.eval.metaeval.metrics import classification_statistic
 from medal_judges.stats import correlation
-from medal_judges.stats.correlation import (
-    CORRELATIONS,
-    Floats,
-    correlation_statistic,
-)
+from medal_judges.stats.correlation import CORRELATIONS, Floats, correlation_statistic
 
 
 def tied_sample(rows: int = 60, seed: int = 3) -> tuple[Floats, Floats, list[str]]:

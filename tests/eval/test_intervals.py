@@ -23,8 +23,8 @@ from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
     choose_clusters,
+    estimate_metrics,
     jackknife,
-    measure,
 )
 
 BOTS, SIZE, R = 5, 20, 0.545
@@ -89,7 +89,7 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
             correlation_statistic(exact(human), exact(score)),
             classification_statistic(flags, labels),
         ):
-            found |= measure(statistic, BY_BOT, "undefined")
+            found |= estimate_metrics(statistic, BY_BOT, "undefined")
             for name, (low, high) in percentiles(statistic, rng).items():
                 before[name] += low <= truth.get(name, np.nan) <= high
         for name, value in truth.items():
@@ -135,7 +135,7 @@ def test_whole_clusters_count() -> None:
     for _ in range(200):
         values = np.repeat(rng.normal(size=30), 10) + rng.normal(size=300)
         for name, clusters in (("bot", by_bot), ("row", by_row)):
-            found = measure(mean_statistic(values), clusters, "")["mean"]
+            found = estimate_metrics(mean_statistic(values), clusters, "")["mean"]
             assert found.low is not None and found.high is not None
             hits[name] += found.low <= 0 <= found.high
     assert 0.92 <= hits["bot"] / 200 <= 0.99
@@ -153,7 +153,7 @@ def test_intervals_of_single_rows_hold_the_truth() -> None:
             x = rng.normal(size=rows)
             y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=rows)
             statistic = correlation_statistic(exact(x), exact(y))
-            found = measure(statistic, clusters, "", ["spearman"])["spearman"]
+            found = estimate_metrics(statistic, clusters, "", ["spearman"])["spearman"]
             hits += (found.low or 0) <= truth <= (found.high or 0)
         assert 0.92 <= hits / tries <= 0.99
 
@@ -235,7 +235,7 @@ def test_intervals_for_these_chatbots_hold_the_truth_of_these_chatbots() -> None
         row, noise = rng.normal(size=(2, BOT.size))
         x, y = people[BOT] + row, judge[BOT] + 0.5 * row + np.sqrt(0.75) * noise
         pearson: Statistic = lambda w, x=x, y=y: {"pearson": weighted_pearson(x, y, w)}  # type: ignore[misc] # noqa: E731
-        found = measure(pearson, clusters, "undefined")["pearson"]
+        found = estimate_metrics(pearson, clusters, "undefined")["pearson"]
         assert found.low is not None and found.high is not None
         held += found.low <= truth <= found.high
     assert 0.92 <= held / 300 <= 0.98

@@ -6,7 +6,11 @@ from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
 from tests.exact import exact
 
-from medal_judges.stats.difference import correlation_difference, holm, mcnemar
+from medal_judges.stats.difference import (
+    correlation_difference,
+    holm_p_values,
+    mcnemar_p_value,
+)
 from medal_judges.stats.intervals import Clusters
 
 ROWS = 120
@@ -57,10 +61,10 @@ def test_difference_of_a_judge_with_itself_is_nothing() -> None:
     ("first", "second"), [(20, 5), (5, 20), (1, 0), (7, 7), (0, 9)]
 )
 def test_mcnemar_is_the_exact_test_of_statsmodels(first: int, second: int) -> None:
-    found = mcnemar(first, second)
+    found = mcnemar_p_value(first, second)
     oracle = library_mcnemar([[30, first], [second, 10]], exact=True)
     assert found == pytest.approx(oracle.pvalue)
-    assert mcnemar(0, 0) is None
+    assert mcnemar_p_value(0, 0) is None
 
 
 def test_holm_is_statsmodels() -> None:
@@ -68,7 +72,9 @@ def test_holm_is_statsmodels() -> None:
     for size in (1, 2, 7, 40):
         p_values = (rng.random(size) ** 3).round(3)  # with ties
         expected = multipletests(p_values, method="holm")[1]
-        assert holm(list(map(float, p_values))) == pytest.approx(list(expected))
+        found = holm_p_values(list(map(float, p_values)))
+        assert found == pytest.approx(list(expected))
     # None was not tested: it stays, and does not count
-    assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
-    assert holm([]) == [] and holm([None]) == [None]
+    corrected = [pytest.approx(0.02), None, pytest.approx(0.04)]
+    assert holm_p_values([0.01, None, 0.04]) == corrected
+    assert holm_p_values([]) == [] and holm_p_values([None]) == [None]

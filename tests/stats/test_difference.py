@@ -12,8 +12,8 @@ from statsmodels.stats.multitest import multipletests
 
 from medal_judges.stats.difference import (
     Difference,
+    correct_by_holm,
     correlation_difference,
-    holm_corrected,
 )
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Clusters, Estimate, Student
@@ -103,7 +103,7 @@ def test_no_pair_of_300_data_sets_disagrees() -> None:
     shown = significant = corrected = 0
     for seed in range(300):
         for family in families(np.random.default_rng(seed)):
-            differences = holm_corrected(family)
+            differences = correct_by_holm(family)
             for raw, difference in zip(family, differences, strict=True):
                 estimate = difference.estimate
                 assert agrees(estimate) and agrees(raw.estimate), (
@@ -122,5 +122,5 @@ def test_the_correction_is_statsmodels() -> None:
     family = [Difference(float(v), 0.1, Student(30)) for v in rng.normal(0.15, 0.1, 9)]
     family.insert(3, Difference(None, reason="no rows"))
     raw = [d.p_value for d in family if d.p_value is not None]
-    found = [d.p_value for d in holm_corrected(family) if d.p_value is not None]
+    found = [d.p_value for d in correct_by_holm(family) if d.p_value is not None]
     assert found == pytest.approx(list(multipletests(raw, method="holm")[1]))

@@ -11,7 +11,7 @@ from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import (
     difference_from,
     difference_of,
-    left_out_means,
+    jackknifed_means,
     mean_of,
     share_of,
 )
@@ -100,7 +100,7 @@ def test_few_and_equal_scores() -> None:
 def test_the_interval_stays_on_the_scale() -> None:
     found = mean_of(sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
     assert found.high == pytest.approx(5.0)
-    first, second = left_out_means(
+    first, second = jackknifed_means(
         [sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6))]
     )
     apart = difference_from(first - second, None, (1.0, 5.0)).estimate

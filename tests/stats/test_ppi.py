@@ -15,7 +15,7 @@ from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import difference_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
-    correct,
+    correct_means,
     corrected_difference,
     corrected_mean,
     corrected_share,
@@ -48,7 +48,7 @@ def _some(labels: Floats, count: int, rng: np.random.Generator) -> Floats:
 @pytest.mark.parametrize("count", [20, 300, 4000])
 def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
     case = rows(np.random.default_rng(count), 20_000, count)
-    given = case.labelled
+    given = case.is_labelled
     y, f, rest = (
         case.labels[given],
         case.sample.scores[given],
@@ -56,7 +56,7 @@ def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
     )
     found = corrected_mean(case)
     # the library has the labelled rows apart
-    lam = correct([case], None).slope / (1 + count / len(rest))
+    lam = correct_means([case], None).slope / (1 + count / len(rest))
     expected = library.ppi_mean_pointestimate(y, f, rest, lam=lam)
     assert found.value == pytest.approx(float(expected[0]), abs=1e-12)
     low, high = library.ppi_mean_ci(y, f, rest, alpha=0.05)
@@ -93,7 +93,7 @@ def test_the_librarys_interval_is_too_narrow_for_ten_labels(
 ) -> None:
     def theirs(rng: np.random.Generator) -> Estimate:
         case = rows(rng, 200, 10)
-        given = case.labelled
+        given = case.is_labelled
         scores = case.sample.scores
         low, high = library.ppi_mean_ci(
             case.labels[given], scores[given], scores[~given], alpha=0.05

@@ -12,10 +12,7 @@ from scipy import stats
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import Values
-from medal_judges.stats.systems import (
-    SystemRows,
-    system_difference,
-)
+from medal_judges.stats.systems import SystemRows, system_difference
 
 
 def system_rows(scores: Floats, *about: Any) -> SystemRows:
@@ -46,7 +43,9 @@ def test_unpaired_and_paired_are_scipys_tests() -> None:
     assert apart.pairing == "unpaired" and apart.shared == 0
     welch = stats.ttest_ind(one, two, equal_var=False)
     assert apart.judge.estimate.p_value == pytest.approx(welch.pvalue, rel=0.05)
-    assert (apart.judge.smallest or 0) > 1.8 * (paired.judge.smallest or 0)
+    assert (apart.judge.smallest_detectable or 0) > 1.8 * (
+        paired.judge.smallest_detectable or 0
+    )
 
 
 def test_wins_ties_and_losses() -> None:
@@ -152,7 +151,7 @@ def test_the_smallest_difference_is_found_in_80_of_100_cases() -> None:
     found = [
         system_difference(
             system_rows(draw(0), names("a", 60)), system_rows(draw(0), names("b", 60))
-        ).judge.smallest
+        ).judge.smallest_detectable
         for _ in range(40)
     ]
     smallest = float(np.mean([value or 0 for value in found]))

@@ -13,10 +13,10 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 
 def alpha_statistic(answers: Floats, measurement: Measurement) -> Statistic:
-    """Returns alpha of ``answers``, shape (rows, annotators), as a function of row weights of 0 or
-    1. NaN in ``answers`` is a missing answer. ``measurement``: the level of measurement.
+    """Returns a function of row weights (0 or 1) that computes Krippendorff's alpha of ``answers``.
 
-    Alpha is NaN if all answers are equal or no row has two.
+    ``answers``: shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of
+    measurement. Alpha is NaN if all answers are equal or if no row has two answers.
     """
     levels = np.unique(answers[np.isfinite(answers)])
     counts = (answers[:, :, None] == levels).sum(axis=1)
@@ -46,12 +46,12 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
         )
 
 
-def no_interval(answers: Floats, measurement: str) -> str | None:
-    """Returns why alpha of ``answers``, shape (rows, annotators), has no interval at this level of
-    ``measurement``, or None.
+def no_interval_reason(answers: Floats, measurement: str) -> str | None:
+    """Returns why alpha of ``answers`` has no interval, or None if it can have one. ``answers``:
+    shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of measurement.
 
-    If no row has the rarest answer twice, alpha is a little below 0 whichever row is left out: in
-    simulations such an interval never contains the true value.
+    A nominal alpha has no interval if no row has the rarest answer twice. It is then a little below
+    0 whichever row is left out. In simulations such an interval never contains the true value.
     """
     if measurement != "nominal":
         return None

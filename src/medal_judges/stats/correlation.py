@@ -31,12 +31,13 @@ _FLAT = 1e-20
 
 
 def undefined_reason(human: Values, score: Values) -> str | None:
-    """Returns why labels ``human`` and scores ``score`` have no correlation, or None."""
+    """Returns why the correlation of ``human`` (labels) and ``score`` (the judge's scores) is
+    undefined, or None if it is defined."""
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
-    if human.constant:
+    if human.is_constant:
         return "all labels are equal"
-    if score.constant:
+    if score.is_constant:
         return "the judge gives every row the same score"
     return None
 
@@ -47,15 +48,14 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function of row weights that computes the correlations ``names``, and may compute
-    others.
+    """Returns a function of row weights that computes at least the correlations ``names``.
 
-    ``human``: people's means. ``score``: the judge's scores. ``chatbots``: the name of each row's
-    chatbot. All have shape (rows,).
+    ``human``: people's mean ratings. ``score``: the judge's scores. ``chatbots``: the name of each
+    row's chatbot. All have shape (rows,).
 
-    ``within_system`` is the mean of Spearman's correlation within each chatbot, weighted by rows,
-    over chatbots with at least 5 rows on which neither side is constant. ``kendall`` and
-    ``pairwise`` are the statistics of ``pairs_statistic``.
+    ``within_system`` is Spearman's correlation within each chatbot, averaged over chatbots by their
+    number of rows. A chatbot counts if it has at least 5 rows and neither side is constant on them.
+    ``kendall`` and ``pairwise`` are computed by ``pairs_statistic``.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -91,10 +91,12 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean of Spearman's correlation over ``parts``, shape (samples,).
+    """Returns the mean of Spearman's correlation over ``parts``, shape (samples,), weighted by
+    rows.
 
-    A part has its rows and their values on both sides. A part counts, by its rows, if it has
-    ``minimum`` rows on which neither side is constant. ``weights``: shape (samples, rows).
+    A part is a tuple: the indices of some rows, and their values on each of the two sides. In a
+    sample, a part counts if at least ``minimum`` of its rows have a weight above 0 and neither side
+    is constant on them. ``weights``: shape (samples, rows).
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -107,10 +109,10 @@ def mean_spearman(
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Returns Pearson's correlation of each weighted sample, shape (samples,).
+    """Returns Pearson's correlation of ``x`` and ``y`` in each weighted sample, shape (samples,).
 
-    ``x`` and ``y`` have shape (rows,) or (samples, rows), ``weights`` (samples, rows). NaN if a
-    side is constant or fewer than 3 rows have a weight above 0.
+    ``x`` and ``y``: shape (rows,) or (samples, rows). ``weights``: shape (samples, rows). The
+    correlation is NaN if one side is constant or fewer than 3 rows have a weight above 0.
     """
     total = weights.sum(axis=1, keepdims=True)
     size = np.where(total > 0, total, 1.0)
@@ -127,13 +129,14 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:
-    """Returns a function of row weights that computes statistics over pairs of rows. A row is not a
-    pair with itself or with its copies.
+    """Returns a function of row weights that computes ``kendall`` and ``pairwise`` over pairs of
+    rows. A row is not paired with itself or with its copies.
 
-    ``human``: people's means, ``score``: the judge's scores, of shape (rows,).
+    ``human``: people's mean ratings. ``score``: the judge's scores. Both have shape (rows,).
 
-    ``kendall``: tau-b. ``pairwise``: the share of all pairs that both order alike or both tie,
-    where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and Freitag 2023).
+    ``kendall`` is tau-b. ``pairwise`` is the share of all pairs that both sides order alike or both
+    tie. For it, two scores tie if they are at most ``tie_distance`` apart (Deutsch, Foster and
+    Freitag 2023).
     """
     tie = tie_distance(human, score)
 
@@ -176,7 +179,7 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         all_pairs, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
         untied = []  # the weight of all pairs that a side does not tie
         for side in (human, score):
-            below, upto = side.ties(weights)
+            below, upto = side.cumulative_weights(weights)
             untied.append(all_pairs - (weights * (upto - below)).sum(axis=1))
         by_people, by_judge = untied
         is_defined = (weights > 0).sum(axis=1) >= MIN_ROWS
@@ -190,8 +193,9 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def tie_distance(human: Values, score: Values) -> float:
-    """Returns the distance up to which two values of ``score`` are a tie: the one with which most
-    pairs of rows are ordered or tied as by ``human``. Of many rows it takes a random part."""
+    """Returns the distance up to which two values of ``score`` count as a tie. With this distance,
+    as many pairs of rows as possible are ordered or tied as in ``human``. If there are more than
+    2,000 rows, a random sample of them is used."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
     people = signs(human.numbers[first] - human.numbers[second], human.tolerance)
@@ -213,11 +217,12 @@ def tie_distance(human: Values, score: Values) -> float:
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
-    """Returns the area under the ROC curve of each weighted sample, shape (samples,): the chance
-    that a positive row scores above a negative one, ties counting half (Mann and Whitney, 1947).
+    """Returns the area under the ROC curve in each weighted sample, shape (samples,). This is the
+    probability that a positive row has a higher score than a negative row, where a tie counts half
+    (Mann and Whitney, 1947).
 
-    ``positive`` is 1 or 0 and ``score`` the judge's scores, of shape (rows,). ``weights``: shape
-    (samples, rows). NaN for a sample of one class.
+    ``positive``: 1 or 0 for each row. ``score``: the judge's scores. Both have shape (rows,).
+    ``weights``: shape (samples, rows). The area is NaN for a sample with rows of one class only.
     """
     ranks = score.ranks(weights)
     high = (weights * positive).sum(axis=1)
@@ -231,8 +236,8 @@ def ratio(
     bottom: npt.NDArray[Any],
     is_defined: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Returns ``top / bottom``, NaN where it is not ``is_defined`` (by default: where ``bottom`` is
-    not above 0)."""
+    """Returns ``top / bottom``, or NaN where ``is_defined`` is False. By default, a ratio is
+    defined where ``bottom`` is above 0."""
     if is_defined is None:
         is_defined = bottom > 0
     quotient: Floats = np.full(np.shape(top), np.nan)

@@ -29,8 +29,8 @@ from medal_judges.stats.intervals import (
     Estimate,
     Student,
     jackknife,
-    scale_of,
-    too_few,
+    too_few_reason,
+    transform_of,
 )
 
 POWER = 0.8
@@ -38,14 +38,15 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure minus another.
+    """One statistic minus another, such as the means of two systems.
 
-    ``error`` is its standard error and ``reference`` the distribution of it; without them
-    ``reason`` says why there is no interval. Differences up to ``tolerance`` are none: the interval
-    is wider by it on both sides, and the p-value is of a difference beyond it. ``span``: the lowest
-    and highest possible difference. ``equal``: all scores of both are equal, so the p-value is 1.
-    ``comparisons``: the factor of the correction. ``beside``: the same for other chatbots (or, if
-    those lead, for these).
+    ``error``: the standard error. ``reference``: the distribution of the value in standard errors.
+    If it is None, there is no interval and ``reason`` says why. ``tolerance``: the largest
+    difference that counts as 0. It widens the interval on both sides, and the p-value is of the
+    part beyond it. ``span``: the lowest and highest possible difference. ``equal``: whether all
+    scores of both sides are equal, so that the p-value is 1. ``comparisons``: the factor by which
+    the correction raises the p-value. ``beside``: the same difference with the interval for other
+    chatbots (for these chatbots, if this interval is for others).
     """
 
     value: float | None
@@ -60,7 +61,8 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """Returns the two-sided p-value of no difference, corrected; None without an interval."""
+        """Returns the two-sided p-value, corrected for ``comparisons``, of a true difference of 0.
+        None without an interval."""
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -74,28 +76,31 @@ class Difference:
         return min(1.0, self.comparisons * self.reference.p_value(distance))
 
     @property
-    def half(self) -> float | None:
-        """Returns half the width of the interval; None without one."""
+    def half_width(self) -> float | None:
+        """Returns half the width of the interval, corrected for ``comparisons``. None without an
+        interval."""
         if self.reference is None:
             return None
-        critical = self.reference.critical(LEVEL / self.comparisons)
+        critical = self.reference.critical_value(LEVEL / self.comparisons)
         if not math.isfinite(critical):
             return None
         return self.error * critical + self.tolerance
 
     @property
-    def smallest(self) -> float | None:
-        """Returns the smallest difference that as many rows show with a power of 0.8; None without
-        an interval."""
-        if self.half is None or self.reference is None:
+    def smallest_detectable(self) -> float | None:
+        """Returns the smallest true difference that would be found with a power of 0.8 in as many
+        rows. None without an interval."""
+        if self.half_width is None or self.reference is None:
             return None
-        return self.half + self.error * self.reference.critical(2 * (1 - POWER))
+        return self.half_width + self.error * self.reference.critical_value(
+            2 * (1 - POWER)
+        )
 
     @property
     def estimate(self) -> Estimate:
-        """Returns the difference with its interval and its p-value, both corrected."""
+        """Returns the value with its interval and p-value, both corrected for ``comparisons``."""
         beside = None if self.beside is None else self.beside.estimate
-        value, half = self.value, self.half
+        value, half = self.value, self.half_width
         if self.equal:
             value = 0.0
         low = high = None
@@ -107,7 +112,7 @@ class Difference:
         return Estimate(value, low, high, self.p_value, reason, beside)
 
     def __neg__(self) -> Difference:
-        """Returns the other estimate minus this one."""
+        """Returns the second statistic minus the first."""
         value = self.value
         if value is not None:
             value = -value
@@ -116,14 +121,15 @@ class Difference:
         return replace(self, value=value, span=span, beside=beside)
 
     def correct_for(self, comparisons: float) -> Difference:
-        """Returns the difference corrected for a number of comparisons."""
+        """Returns a copy that is corrected for ``comparisons``, the factor by which the p-value
+        rises."""
         beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. It is 1 for
-    None, which is not a comparison."""
+    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. None is not
+    a test: its factor is 1, and it does not count."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
@@ -135,8 +141,9 @@ def holm_factors(p_values: Sequence[float | None]) -> list[float]:
     return factors
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns ``p_values`` after Holm's correction over all that are not None."""
+def holm_p_values(p_values: Sequence[float | None]) -> list[float | None]:
+    """Returns ``p_values`` after Holm's correction. None is not a test: it stays None and does not
+    count."""
     corrected: list[float | None] = []
     for p, factor in zip(p_values, holm_factors(p_values), strict=True):
         if p is not None:
@@ -145,8 +152,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns ``differences``, corrected by Holm over all that have a p-value."""
+def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
+    """Returns ``differences`` after Holm's correction over all of them that have a p-value."""
     factors = holm_factors([difference.p_value for difference in differences])
     pairs = zip(differences, factors, strict=True)
     return [difference.correct_for(factor) for difference, factor in pairs]
@@ -158,12 +165,14 @@ def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Difference:
-    """Returns ``metric``, a correlation or a share, of the ``first`` judge minus the ``second`` on
-    the same rows (the jackknife of intervals.py).
+    """Returns the ``metric`` of the ``first`` judge minus the ``metric`` of the ``second`` judge,
+    on the same rows.
 
-    ``clusters``: what is left out. The difference has no value if one of the two has none. Without
-    an interval ``reason`` says why. Two judges with the same value in all selections of rows have a
-    p-value of 1. ``beside`` has the other interval.
+    ``first`` and ``second``: functions of row weights that compute the metric, a correlation or a
+    share. ``clusters``: what the jackknife leaves out. The difference has no value if the metric of
+    one judge is undefined. Without an interval, ``reason`` says why. If the two metrics are equal
+    on all rows and without each cluster, the p-value is 1. ``beside`` is the difference with the
+    interval of ``clusters.beside``.
     """
     beside = None
     if clusters.beside is not None:
@@ -175,9 +184,9 @@ def paired_difference(
     value = float(difference(np.ones((1, len(clusters.names))))[metric][0])
     if not np.isfinite(value):
         return Difference(None, reason=f"{metric} is undefined for one of the judges")
-    if reason := too_few(clusters):
+    if reason := too_few_reason(clusters):
         return Difference(value, reason=reason, beside=beside)
-    scale = scale_of(metric)
+    scale = transform_of(metric)
     width = scale.high - scale.low  # no two figures are further apart
     tolerance = EQUAL * width
     spread = jackknife(difference, clusters, DIFFERENCE)[metric]
@@ -201,9 +210,13 @@ def correlation_difference(
     clusters: Clusters,
     metric: str = "spearman",
 ) -> Difference:
-    """Returns ``paired_difference`` of two judges' agreement with people by ``metric``:
-    ``spearman`` or a statistic of ``pairs_statistic``. ``human``: people's means, ``first`` and
-    ``second``: the judges' scores, of shape (rows,). ``clusters``: what is left out."""
+    """Returns how much the ``first`` judge correlates with people minus how much the ``second``
+    judge does.
+
+    ``human``: people's mean ratings. ``first`` and ``second``: the judges' scores. All have shape
+    (rows,). ``clusters``: what the jackknife leaves out. ``metric``: ``spearman``, ``pearson``,
+    ``kendall`` or ``pairwise``.
+    """
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Difference(None, reason=reason)
@@ -212,12 +225,11 @@ def correlation_difference(
     return paired_difference(first_statistic, second_statistic, metric, clusters)
 
 
-def mcnemar(first_only: int, second_only: int) -> float | None:
-    """Returns the two-sided p-value of McNemar's exact test of two judges' right and wrong answers
-    (MEDAL, Figure 5): binomial with chance 1/2 if the judges are equally good. None if they are
-    right and wrong on the same rows.
+def mcnemar_p_value(first_only: int, second_only: int) -> float | None:
+    """Returns the two-sided p-value of McNemar's exact test that two judges are right equally often
+    (MEDAL, Figure 5). None if both counts are 0.
 
-    ``first_only`` and ``second_only`` count the rows on which only that judge is right.
+    ``first_only`` and ``second_only``: the number of rows on which only that judge is right.
     """
     from scipy.stats import binomtest
 

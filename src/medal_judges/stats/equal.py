@@ -25,27 +25,30 @@ EQUAL_FACT = (
 
 
 def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
-    """Returns the distance up to which numbers on a ``scale`` (lowest, highest) are equal. If it is
-    not known (labels that do not state theirs), it is as long as the largest of ``values``."""
+    """Returns the distance up to which two numbers count as equal. It is EQUAL times the length of
+    ``scale`` (lowest, highest). If ``scale`` is None, the length is taken to be the largest
+    absolute value of ``values``."""
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
     return EQUAL * float(np.nanmax(np.abs(values), initial=0.0))
 
 
 def signs(differences: Floats, tolerance: float) -> Floats:
-    """Returns 1 for ``differences`` above ``tolerance``, -1 for differences below its negative, and
-    0 for the others."""
+    """Returns 1 where ``differences`` are above ``tolerance``, -1 where they are below
+    ``-tolerance``, and 0 where they are between."""
     return np.where(np.abs(differences) <= tolerance, 0.0, np.sign(differences))
 
 
-def present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns whether an issue of each of ``probabilities`` is present: from 0.5 on."""
+def is_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
+    """Returns whether each of ``probabilities`` is at least 0.5, so that the issue counts as
+    present."""
     return probabilities >= 0.5 - EQUAL
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Numbers of shape (rows,), and the distance up to which two of them are equal."""
+    """Numbers, with rows as the first axis. Two of them count as equal if they differ by at most
+    ``tolerance``."""
 
     numbers: Floats
     tolerance: float
@@ -57,13 +60,14 @@ class Values:
         return Values(self.numbers[rows], self.tolerance)
 
     @property
-    def constant(self) -> bool:
-        """Returns whether no two of them differ."""
+    def is_constant(self) -> bool:
+        """Returns whether all numbers count as equal."""
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
-    def ties(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns, for each value, the weight of the rows below it, and of the rows that are not
-        above it, in the shape of ``weights``, (samples, rows)."""
+    def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Returns two arrays in the shape of ``weights``, (samples, rows). The first has, for each
+        row, the total weight of the rows with a smaller value. The second also includes the rows
+        with an equal value."""
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]
         start = np.searchsorted(
@@ -77,7 +81,7 @@ class Values:
         return upto[:, start], upto[:, end]
 
     def ranks(self, weights: Floats) -> Floats:
-        """Returns the ranks (mean ranks for ties) in each weighted sample, in the shape of
-        ``weights``."""
-        below, upto = self.ties(weights)
+        """Returns the rank of each row in each weighted sample, in the shape of ``weights``,
+        (samples, rows). Equal values share their mean rank."""
+        below, upto = self.cumulative_weights(weights)
         return (below + upto + 1) / 2

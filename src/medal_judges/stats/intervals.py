@@ -45,10 +45,10 @@ _SHARES = ("pairwise", "precision", "recall", "accuracy", "exact", "adjacent", "
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95% interval.
+    """A value with its 95% interval, and the p-value of a true value of 0.
 
-    ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same with
-    the interval for other chatbots (or, if that one leads, for these).
+    ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same
+    value with the interval for other chatbots (for these chatbots, if this interval is for others).
     """
 
     value: float | None
@@ -60,23 +60,23 @@ class Estimate:
 
 
 def undefined_estimates(names: Iterable[str], reason: str) -> dict[str, Estimate]:
-    """Returns an Estimate without a value, with the same ``reason``, for each of ``names``."""
+    """Returns for each of ``names`` an Estimate that has a ``reason`` instead of a value."""
     return {name: Estimate(None, reason=reason) for name in names}
 
 
 def estimate_or_reason(value: float, reason: str) -> Estimate:
-    """Returns an Estimate of ``value``. If that is not a finite number, the Estimate has no value
-    but the ``reason``."""
+    """Returns an Estimate of ``value`` without an interval. If ``value`` is not finite, the
+    Estimate has ``reason`` instead of a value."""
     if math.isfinite(value):
         return Estimate(value)
     return Estimate(None, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """A scale on which an interval is computed: ``to`` maps a figure to it, ``back`` maps it back,
-    ``slope`` is the derivative of ``to``. A figure is between ``low`` and ``high``, where ``to`` is
-    infinite."""
+class Transform:
+    """A transformation of a value between ``low`` and ``high``, used to compute its interval.
+    ``to`` transforms the value and is infinite at both ends, ``back`` is the inverse of ``to``, and
+    ``slope`` is the derivative of ``to``."""
 
     low: float
     high: float
@@ -85,21 +85,21 @@ class Scale:
     slope: Callable[[float], float]
 
 
-PLAIN = Scale(
+PLAIN = Transform(
     -math.inf,
     math.inf,
     lambda v: v,
     lambda v: v,
     lambda v: 1.0,
 )
-FISHER = Scale(
+FISHER = Transform(
     -1.0,
     1.0,
     math.atanh,
     math.tanh,
     lambda v: 1 / (1 - v * v),
 )
-LOGIT = Scale(
+LOGIT = Transform(
     0.0,
     1.0,
     lambda v: math.log(v / (1 - v)),
@@ -108,9 +108,10 @@ LOGIT = Scale(
 )
 
 
-def scale_of(metric: str) -> Scale:
-    """Returns the scale of a ``metric``: Fisher's z for correlations and Krippendorff's alpha, the
-    logit for shares, F1 and areas under the ROC curve, no transformation for others (means)."""
+def transform_of(metric: str) -> Transform:
+    """Returns the transformation that intervals of ``metric`` use. Correlations and Krippendorff's
+    alpha use Fisher's z. Shares, F1 and areas under the ROC curve use the logit. Other metrics,
+    such as means, are not transformed."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
@@ -120,11 +121,13 @@ def scale_of(metric: str) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The cluster of each row; ``unit`` is the kind of cluster.
+    """Groups of rows that the jackknife leaves out. ``unit``: the kind of group. ``names``: the
+    name of each row's cluster.
 
     ``crossed``: the conversation or context of each row, if some of them occur with several
-    chatbots; their part of the variance is added. ``strata``: the chatbot of each row, if chatbots
-    are fixed. ``beside``: the clusters of the other kind of interval.
+    chatbots. Their part of the variance is added. ``strata``: the chatbot of each row, if the
+    interval is for these chatbots. ``beside``: the clusters of the second interval, which is for
+    other chatbots.
     """
 
     unit: Literal["chatbot", "conversation", "context"]
@@ -139,11 +142,12 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the clusters for these chatbots, with the clusters for other chatbots beside them if
-    there are 5 chatbots or more.
+    """Returns the clusters of an interval for these chatbots in new conversations. With 5 chatbots
+    or more, ``beside`` has the clusters of an interval for other chatbots.
 
-    ``chatbots`` and ``groups`` (conversations or contexts) have the name of each row, shape
-    (rows,). If a row names no chatbot, or all name the same, the clusters are conversations alone.
+    ``chatbots``: the chatbot of each row, or None. ``groups``: the name of each row's conversation
+    or context. If a row has no chatbot, or all rows have the same one, each conversation is a
+    cluster.
     """
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
@@ -160,8 +164,9 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
     return replace(of_these, beside=of_others)
 
 
-def too_few(clusters: Clusters) -> str | None:
-    """Returns why ``clusters`` has too few rows or clusters for an interval, or None."""
+def too_few_reason(clusters: Clusters) -> str | None:
+    """Returns why ``clusters`` are too few, or have too few rows, for an interval. Returns None if
+    there are enough."""
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -171,34 +176,35 @@ def too_few(clusters: Clusters) -> str | None:
     return None
 
 
-def measure(
+def estimate_metrics(
     statistic: Statistic,
     clusters: Clusters,
     reason: str,
     names: Iterable[str] = (),
-    scale: Callable[[str], Scale] = scale_of,
+    scale: Callable[[str], Transform] = transform_of,
 ) -> dict[str, Estimate]:
-    """Returns the metrics of ``statistic`` with 95% intervals, and correlations also with p-values.
+    """Returns the metrics of ``statistic`` with 95% intervals. Correlations also have p-values.
 
-    ``statistic`` computes metrics of weighted rows. ``clusters``: what is left out. ``names``: the
-    metrics to return (default: all). A metric without a value gets ``reason``. A metric without an
-    interval keeps its value and says why: fewer than 10 rows or 3 clusters, undefined without one
-    of the clusters, or at the end of its range. ``scale`` returns the scale of a metric.
+    ``statistic``: a function of row weights that computes metrics. ``clusters``: what the jackknife
+    leaves out. ``names``: the metrics to return (default: all). ``scale``: a function that returns
+    the transformation of a metric. A metric without a value gets ``reason``. A metric has a value
+    but no interval for fewer than 10 rows or 3 clusters, if it is undefined without one of the
+    clusters, or at the end of its range.
     """
-    estimates = without_intervals(
+    estimates = estimates_without_intervals(
         statistic,
         len(clusters.names),
         reason,
         names,
     )
-    intervals = _with_intervals(
+    intervals = _estimates_with_intervals(
         estimates,
         statistic,
         clusters,
         scale,
     )
     if clusters.beside is not None:
-        beside = _with_intervals(
+        beside = _estimates_with_intervals(
             estimates,
             statistic,
             clusters.beside,
@@ -210,14 +216,15 @@ def measure(
     return intervals
 
 
-def without_intervals(
+def estimates_without_intervals(
     statistic: Statistic,
     rows: int,
     reason: str,
     names: Iterable[str] = (),
 ) -> dict[str, Estimate]:
-    """Returns the metrics ``names`` (default: all) of ``statistic`` over all ``rows`` (their
-    number). A metric without a value gets ``reason``."""
+    """Returns the metrics that ``statistic`` computes on all rows, without intervals. ``rows``: the
+    number of rows. ``names``: the metrics to return (default: all). A metric without a value gets
+    ``reason``."""
     values = statistic(np.ones((1, rows)))
     return {
         name: estimate_or_reason(float(values[name][0]), reason)
@@ -225,14 +232,14 @@ def without_intervals(
     }
 
 
-def _with_intervals(
+def _estimates_with_intervals(
     estimates: Mapping[str, Estimate],
     statistic: Statistic,
     clusters: Clusters,
-    scale: Callable[[str], Scale],
+    scale: Callable[[str], Transform],
 ) -> dict[str, Estimate]:
     spreads: Mapping[str, Spread] = {}
-    if reason := too_few(clusters):
+    if reason := too_few_reason(clusters):
         spreads = dict.fromkeys(estimates, Spread(math.nan, 0, reason))
     else:
         spreads = jackknife(statistic, clusters)
@@ -247,20 +254,21 @@ def _with_intervals(
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """Student's t, the distribution of a figure in standard errors."""
+    """Student's t distribution with ``degrees`` of freedom. Distances are in standard errors."""
 
     degrees: float
 
     def p_value(self, distance: float) -> float:
-        """Returns the chance of a ``distance`` from 0 (in standard errors) that is as large, on
-        either side. It is above 0."""
+        """Returns the two-sided p-value of a value at ``distance`` from 0, in standard errors. It
+        is always above 0."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
         return max(float(2 * stdtr(self.degrees, -distance)), TINY)
 
-    def critical(self, level: float = LEVEL) -> float:
-        """Returns the distance above which the p-value is below ``level``."""
+    def critical_value(self, level: float = LEVEL) -> float:
+        """Returns the distance from 0, in standard errors, at which the two-sided p-value is
+        ``level``."""
         from scipy.special import stdtrit
 
         return -float(stdtrit(self.degrees, level / 2))
@@ -268,29 +276,31 @@ class Student:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard error of a figure and the degrees of freedom of its Student's t, or the
-    ``reason`` why there are none."""
+    """The standard error (``error``) of a value, and the degrees of freedom of its Student's t. If
+    they are unknown, ``reason`` says why."""
 
     error: float
     degrees: float
     reason: str | None = None
 
     @property
-    def half(self) -> float:
-        """Returns half the width of the figure's 95% interval."""
-        return self.error * Student(self.degrees).critical()
+    def half_width(self) -> float:
+        """Returns half the width of the 95% interval."""
+        return self.error * Student(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a figure at this distance from the tested value."""
+        """Returns the two-sided p-value of a value at ``distance`` from the tested value."""
         return Student(self.degrees).p_value(abs(distance) / self.error)
 
 
-def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Floats:
-    """Returns the jackknife variance, shape (...).
+def jackknife_variance(
+    left: Floats, figures: Floats, strata: Strata | None = None
+) -> Floats:
+    """Returns the jackknife variance of one or several values, shape (...).
 
     ``left``: the values without each cluster, shape (..., clusters). ``figures``: the values over
-    all rows, shape (...). ``strata``: the number of each cluster's stratum, shape (clusters,). With
-    strata only the distances of clusters of one stratum count.
+    all rows, shape (...). ``strata``: the index of each cluster's stratum, shape (clusters,). With
+    strata, only the differences between clusters of one stratum count.
     """
     count = left.shape[-1]
     if strata is None:
@@ -299,13 +309,14 @@ def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Flo
         )
         return spread
     sizes = np.bincount(strata)[strata]
-    squares = sizes / (sizes - 1) * _away(left, strata) ** 2
+    squares = sizes / (sizes - 1) * _deviations(left, strata) ** 2
     within: Floats = ((count - 1) / count) ** 2 * squares.sum(axis=-1)
     return within
 
 
-def _away(left: Floats, strata: Strata | None) -> Floats:
-    """Returns how far each figure is from the mean of its stratum, in the shape of ``left``."""
+def _deviations(left: Floats, strata: Strata | None) -> Floats:
+    """Returns how far each value of ``left`` is from the mean of its stratum, in the shape of
+    ``left``. Without ``strata``, it is the mean of all clusters."""
     if strata is None:
         centred: Floats = left - left.mean(axis=-1, keepdims=True)
         return centred
@@ -314,30 +325,34 @@ def _away(left: Floats, strata: Strata | None) -> Floats:
     return within
 
 
-def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floats:
-    """Returns degrees of freedom, shape (...), fewer if few clusters carry most of the variance.
+def degrees_of_freedom(
+    left: Floats, evenness: float, strata: Strata | None = None
+) -> Floats:
+    """Returns the degrees of freedom of Student's t, shape (...). They are fewer if few clusters
+    carry most of the variance, and between (clusters - strata) / 3 and clusters - strata.
 
-    They are between a third of clusters - strata and all of it. ``left``: the values without each
-    cluster, shape (..., clusters). ``evenness`` is FIGURE or DIFFERENCE. ``strata``: the number of
-    each cluster's stratum.
+    ``left``: the values without each cluster, shape (..., clusters). ``evenness``: FIGURE for a
+    single value, DIFFERENCE for the difference of two. ``strata``: the index of each cluster's
+    stratum.
     """
     stratum_count = 1
     if strata is not None:
         stratum_count = int(strata.max()) + 1
     highest = left.shape[-1] - stratum_count
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    return evenness_degrees(
-        _away(left, strata), evenness, max(1.0, highest / 3), highest
+    return degrees_from_deviations(
+        _deviations(left, strata), evenness, max(1.0, highest / 3), highest
     )
 
 
-def evenness_degrees(
+def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns degrees of freedom, shape (...), between ``lowest`` and ``highest``.
+    """Returns the degrees of freedom of Student's t, shape (...), between ``lowest`` and
+    ``highest``.
 
-    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness`` is FIGURE or
-    DIFFERENCE.
+    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness``: FIGURE for
+    a single value, DIFFERENCE for the difference of two.
     """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
@@ -349,12 +364,14 @@ def evenness_degrees(
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """Returns the spread of each metric of ``statistic``, by leaving out each of ``clusters`` in
-    turn. ``evenness`` is FIGURE or DIFFERENCE."""
+    """Returns the standard error and degrees of freedom of each metric of ``statistic``, computed
+    by leaving out each of ``clusters`` in turn. ``evenness``: FIGURE for a single metric,
+    DIFFERENCE for the difference of two."""
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _leave_out(statistic, clusters.names, clusters.strata)
     variances = {
-        n: variance(left[n], value, strata).item() for n, value in figures.items()
+        n: jackknife_variance(left[n], value, strata).item()
+        for n, value in figures.items()
     }
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
@@ -362,8 +379,10 @@ def jackknife(
         _, without_pair, _ = _leave_out(statistic, pairs)
         for name, value in figures.items():
             # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
-            of_contexts = variance(without_context[name], value)
-            addition = float((of_contexts - variance(without_pair[name], value))[0])
+            of_contexts = jackknife_variance(without_context[name], value)
+            addition = float(
+                (of_contexts - jackknife_variance(without_pair[name], value))[0]
+            )
             # NaN stays: the figure is undefined without one of them.
             if not addition < 0:
                 variances[name] += addition
@@ -383,11 +402,13 @@ def spread_of(
     evenness: float = FIGURE,
     strata: Strata | None = None,
 ) -> Spread:
-    """Returns the spread of one value.
+    """Returns the standard error and degrees of freedom of one value, or the reason why it has
+    none.
 
     ``left``: the value without each cluster, shape (clusters,). ``variance``: its jackknife
-    variance. ``labels``: the name of each cluster. ``unit``: what a cluster is, in words.
-    ``evenness`` is FIGURE or DIFFERENCE. ``strata``: the number of each cluster's stratum.
+    variance. ``labels``: the name of each cluster. ``unit``: the kind of cluster. ``evenness``:
+    FIGURE for a single value, DIFFERENCE for the difference of two. ``strata``: the index of each
+    cluster's stratum.
     """
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
@@ -397,14 +418,18 @@ def spread_of(
         return Spread(math.nan, 0, f"no interval: undefined without {cluster}")
     if np.ptp(left) < _ROUNDING or math.sqrt(variance) < _ROUNDING:
         return Spread(0.0, 0, f"no interval: the same whichever {unit} is left out")
-    return Spread(math.sqrt(variance), float(degrees(left, evenness, strata)))
+    return Spread(
+        math.sqrt(variance), float(degrees_of_freedom(left, evenness, strata))
+    )
 
 
 def _leave_out(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
-    """Returns the names left out in turn, each figure without them, shape (parts,), and the stratum
-    of each by ``chatbots``, if they are given. Chatbots with one conversation share a stratum."""
+    """Leaves out each of the different ``names`` in turn. Returns these names, the value of each
+    metric without each name, shape (names,), and the index of each name's stratum. More than
+    MAX_PARTS names are left out in random groups. ``names`` and ``chatbots`` have one entry for
+    each row. Without ``chatbots`` there are no strata."""
     # Numbered by name: the order of the rows changes nothing.
     labels, first, member = np.unique(names, return_index=True, return_inverse=True)
     strata = np.zeros(len(labels), dtype=np.intp)
@@ -425,8 +450,9 @@ def _leave_out(
 
 
 def _strata(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns the number of the stratum of each conversation, given its chatbot. Chatbots with one
-    conversation share a stratum; if there is one such chatbot, it joins the largest."""
+    """Returns the index of each conversation's stratum, which is its chatbot. ``chatbots``: the
+    chatbot of each conversation. Chatbots with one conversation share a stratum. If there is only
+    one such chatbot, it joins the largest stratum."""
     strata: Strata = np.unique(chatbots, return_inverse=True)[1]
     is_single = np.bincount(strata)[strata] == 1
     if is_single.sum() > 1:
@@ -437,7 +463,8 @@ def _strata(chatbots: npt.NDArray[np.str_]) -> Strata:
 
 
 def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
-    """Returns the part of each cluster, about MAX_PARTS in all, and the stratum of each part."""
+    """Divides each stratum of clusters at random into parts, about MAX_PARTS in all. Returns the
+    index of each cluster's part and the index of each part's stratum."""
     rng = np.random.default_rng(0)
     part_of_cluster = np.empty_like(strata)
     stratum_of_part: list[int] = []
@@ -451,10 +478,11 @@ def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
 
 
 def add_interval(
-    estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False
+    estimate: Estimate, spread: Spread, scale: Transform, *, tested: bool = False
 ) -> Estimate:
-    """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the
-    p-value against 0. Without an interval, the estimate has a reason."""
+    """Returns ``estimate`` with the interval that follows from ``spread``, computed under the
+    transformation ``scale``. If ``tested``, it also has the p-value of a true value of 0. An
+    estimate that can have no interval gets a reason."""
     value, reason = estimate.value, spread.reason
     if value is None:
         return estimate
@@ -469,19 +497,21 @@ def add_interval(
         p_value = on_scale.p_value(position)
     return replace(
         estimate,
-        low=scale.back(position - on_scale.half),
-        high=scale.back(position + on_scale.half),
+        low=scale.back(position - on_scale.half_width),
+        high=scale.back(position + on_scale.half_width),
         p_value=p_value,
     )
 
 
-def wilson(successes: float, n: float) -> tuple[float, float]:
-    """Returns Wilson's 95% score interval of ``successes / n`` (1927). Both may be fractions."""
-    return wilson_at(successes / n, n, 1.959963984540054)
+def wilson_interval(successes: float, n: float) -> tuple[float, float]:
+    """Returns Wilson's 95% score interval (1927) of the share ``successes / n``. Neither need be a
+    whole number."""
+    return wilson_interval_at(successes / n, n, 1.959963984540054)
 
 
-def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Returns Wilson's interval of ``share`` of ``n`` trials with the normal or t ``quantile``."""
+def wilson_interval_at(share: float, n: float, quantile: float) -> tuple[float, float]:
+    """Returns Wilson's interval of a ``share`` of ``n`` trials. ``quantile``: of the normal or t
+    distribution, such as 1.96 for 95%."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = (

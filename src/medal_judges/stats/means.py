@@ -23,8 +23,8 @@ from medal_judges.stats.intervals import (
     TINY,
     Estimate,
     Student,
-    evenness_degrees,
-    wilson_at,
+    degrees_from_deviations,
+    wilson_interval_at,
 )
 
 MIN_FOR_MEAN = 5  # with fewer, t rests on three spreads
@@ -36,8 +36,9 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 class Sample:
     """Scores of one system, or of one group of rows.
 
-    ``values``: the scores, no NaN. ``clusters``: the cluster of each row; equal names in two
-    samples are the same cluster. ``weights``: how often each row counts, above 0 (None: once).
+    ``values``: the scores, without NaN. ``clusters``: the name of each row's cluster. Equal names
+    in two samples are the same cluster. ``weights``: how much each row counts, above 0. With None,
+    all rows count alike.
     """
 
     values: Values
@@ -51,7 +52,7 @@ class Sample:
 
     @property
     def row_weights(self) -> Floats:
-        """Weights of shape (rows,) with mean 1."""
+        """Returns the weights of the rows, shape (rows,), scaled to a mean of 1."""
         if self.weights is None:
             return np.ones(len(self.scores))
         return np.asarray(self.weights / self.weights.mean())
@@ -59,12 +60,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """A figure, and the figure without each cluster, shape (clusters,).
+    """A mean (or another statistic) over all rows, ``value``, and without each cluster, ``left``.
 
-    ``share``: the weight of each cluster's squared deviation ((n - 1) / n for a sample of n
-    clusters). ``fewest_degrees`` and ``most_degrees`` are the bounds of the degrees of freedom.
-    ``away``: how far each cluster's own figure is from this one (of a difference: the sum of
-    both). ``tolerance``: the distance up to which two such figures are equal.
+    Arrays have shape (clusters,). ``share``: the factor of each cluster's squared deviation in the
+    variance, (n - 1) / n for a sample of n clusters. ``fewest_degrees`` and ``most_degrees``:
+    bounds of the degrees of freedom. ``away``: the mean of each cluster alone, minus ``value``.
+    ``tolerance``: the distance up to which two means count as equal.
     """
 
     value: float
@@ -76,12 +77,12 @@ class Jackknifed:
     tolerance: float
 
     def __sub__(self, second: Jackknifed) -> Jackknifed:
-        """Returns the difference of two figures over the same clusters."""
+        """Returns this mean minus the mean ``second``, over the same clusters."""
         return self._combine(second, 1.0, -1.0)
 
     def mix(self, second: Jackknifed, share: float) -> Jackknifed:
-        """Returns ``share`` times this figure plus (1 - ``share``) times a figure of other
-        clusters."""
+        """Returns ``share`` times this value plus (1 - ``share``) times the value of ``second``,
+        which is over other clusters."""
         return self._combine(second, share, 1 - share)
 
     def _combine(
@@ -98,57 +99,67 @@ class Jackknifed:
         )
 
     @property
-    def finest(self) -> float:
-        """Returns the distance up to which figures are equal; rounding, if the tolerance is 0."""
+    def effective_tolerance(self) -> float:
+        """Returns the distance up to which two means count as equal. It is at least the rounding
+        error, even if ``tolerance`` is 0."""
         return max(self.tolerance, 1e-12 * max(1.0, abs(self.value)))
 
     @property
     def varies(self) -> bool:
-        """Returns whether the figure of a cluster differs."""
-        return bool(np.abs(self.away).max(initial=0.0) > self.finest)
+        """Returns whether the mean of some cluster alone differs from ``value``."""
+        return bool(np.abs(self.away).max(initial=0.0) > self.effective_tolerance)
 
     @property
     def variance(self) -> float:
-        """Returns the jackknife variance; NaN if the figure is undefined without one of the
-        clusters."""
+        """Returns the jackknife variance of ``value``. It is NaN if the value is undefined without
+        one of the clusters."""
         return float((self.share * (self.left - self.value) ** 2).sum())
 
     @property
     def degrees(self) -> float:
         """Returns the degrees of freedom of Student's t."""
         bounds = self.fewest_degrees, self.most_degrees
-        return float(evenness_degrees(self.left - self.value, DIFFERENCE, *bounds))
+        return float(
+            degrees_from_deviations(self.left - self.value, DIFFERENCE, *bounds)
+        )
 
 
 def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
-    """Returns the weighted mean of the scores of ``sample`` with its interval, cut to ``span``. For
-    fewer than 5 clusters or equal scores there is no interval, but a reason."""
+    """Returns the weighted mean of the scores of ``sample`` with its 95% interval, cut to ``span``
+    (lowest, highest). If there are fewer than 5 clusters, or all scores are equal, the estimate has
+    a reason instead of an interval."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    return interval_of(left_out_means([sample])[0], few_clusters(sample), span)
+    return estimate_from(
+        jackknifed_means([sample])[0], few_clusters_reason(sample), span
+    )
 
 
 def share_of(sample: Sample) -> Estimate:
-    """Returns the share of rows of ``sample`` with score 1 (scores are from 0 to 1), with Wilson's
-    interval for the effective number of rows, which is defined at shares of 0 and 1 too."""
+    """Returns the weighted mean of the scores of ``sample``, which are between 0 and 1, as a share
+    with its 95% interval. The interval is Wilson's for the effective number of rows, so shares of 0
+    and 1 have one too. With fewer than 5 clusters, the estimate has a reason instead of an
+    interval."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    figure, clusters = left_out_means([sample])[0], cluster_count(sample)
-    return share_interval(figure, clusters, len(sample.scores), few_clusters(sample))
+    figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)
+    return share_estimate(
+        figure, clusters, len(sample.scores), few_clusters_reason(sample)
+    )
 
 
 def difference_of(first: Sample, second: Sample) -> Difference:
-    """Returns the mean of ``first`` minus the mean of ``second``, with its interval and two-sided
-    p-value.
+    """Returns the mean of ``first`` minus the mean of ``second``, with its 95% interval and
+    two-sided p-value.
 
-    A cluster in both is left out of both at once, so the same contexts make a paired comparison.
-    For fewer than 5 clusters in one of the two, or equal scores, there is no interval, but a
-    reason.
+    A cluster that is in both samples is left out of both at once, so samples of the same contexts
+    are compared in pairs. If one sample has fewer than 5 clusters, or nothing varies, the
+    difference has a reason instead of an interval.
     """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
-    first_mean, second_mean = left_out_means([first, second])
-    reason = few_clusters(first) or few_clusters(second)
+    first_mean, second_mean = jackknifed_means([first, second])
+    reason = few_clusters_reason(first) or few_clusters_reason(second)
     return difference_from(first_mean - second_mean, reason, None)
 
 
@@ -156,29 +167,30 @@ def cluster_count(sample: Sample) -> int:
     return len(np.unique(sample.clusters))
 
 
-def cluster_members(
+def cluster_indices(
     samples: Sequence[Sample],
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """Returns for each of ``samples`` the number of each row's cluster, and the number of clusters
-    in all samples."""
+    """Returns for each of ``samples`` the index of each row's cluster, and the number of clusters
+    in all samples. Equal cluster names have the same index."""
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
     ends = np.cumsum([len(sample.scores) for sample in samples])
     return np.split(member, ends[:-1]), len(labels)
 
 
-def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns the weight of each cluster's squared deviation (0 for a cluster without rows), and
-    the number of clusters in the sample. ``member``: the number of each row's cluster, of ``size``
-    clusters in all."""
+def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
+    """Returns the factor of each cluster's squared deviation in the jackknife variance, shape
+    (size,), and the number of clusters that have rows. A cluster without rows has the factor 0.
+    ``member``: the index of each row's cluster. ``size``: the number of indices."""
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count
 
 
-def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the mean of each of ``samples``, also without each cluster of all samples."""
-    members, size = cluster_members(samples)
+def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
+    """Returns for each of ``samples`` its mean over all rows and its mean without each cluster. The
+    clusters are those of all samples."""
+    members, size = cluster_indices(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
         weights = sample.row_weights
@@ -190,7 +202,7 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
         with np.errstate(divide="ignore", invalid="ignore"):
             left = value - sums / np.where(remaining > 1e-9, remaining, np.nan)
         away = sums / np.maximum(sizes, TINY)
-        share, count = cluster_shares(member, size)
+        share, count = deviation_weights(member, size)
         fewest, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
         figures.append(
             Jackknifed(value, left, share, fewest, count - 1, away, tolerance)
@@ -198,12 +210,13 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
     return figures
 
 
-def interval_of(
+def estimate_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the figure with its interval, cut to ``span``. ``reason`` says why there is no
-    interval. ``extra`` is an additional error (95%) that the jackknife does not show."""
-    spread = _spread(figure, reason, extra)
+    """Returns the mean ``figure`` as an Estimate, with its 95% interval cut to ``span`` (lowest,
+    highest). If ``reason`` is given, there is no interval and ``reason`` says why. ``extra``: an
+    additional 95% error that the jackknife does not show, in the unit of the mean."""
+    spread = _difference_from_zero(figure, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
     return replace(estimate, p_value=None)
 
@@ -211,41 +224,48 @@ def interval_of(
 def difference_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Difference:
-    """Returns the difference that ``figure`` is. ``span`` is the scale of the two means. ``reason``
-    says why there is no interval. ``extra`` is an additional error (95%, in the figure's units)
-    that the jackknife does not show."""
-    difference = _spread(figure, reason, extra)
+    """Returns ``figure``, the difference of two means, as a Difference with an interval. ``span``:
+    the scale of the two means (lowest, highest). If ``reason`` is given, there is no interval and
+    ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not show, in the
+    unit of the means."""
+    difference = _difference_from_zero(figure, reason, extra)
     if span is None:
         return difference
     return replace(difference, span=(span[0] - span[1], span[1] - span[0]))
 
 
-def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
-    """Returns the distance of the figure from 0."""
+def _difference_from_zero(
+    figure: Jackknifed, reason: str | None, extra: float
+) -> Difference:
+    """Returns ``figure`` as a Difference from 0. If ``reason`` is given, there is no interval and
+    ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not show."""
     variance = figure.variance
     if not reason and not math.isfinite(variance):
         reason = "no interval: it depends on a single cluster"
     if reason:
         return Difference(figure.value, reason=reason)
     if not figure.varies and not extra:
-        equal = abs(figure.value) <= figure.finest
+        equal = abs(figure.value) <= figure.effective_tolerance
         return Difference(
             figure.value, reason="no interval: nothing varies", equal=equal
         )
     student = Student(figure.most_degrees)
     if variance > 0:
         student = Student(figure.degrees)
-    error = math.sqrt(variance + (extra / student.critical()) ** 2)
+    error = math.sqrt(variance + (extra / student.critical_value()) ** 2)
     return Difference(figure.value, error, student, tolerance=figure.tolerance)
 
 
-def share_interval(
+def share_estimate(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the share ``figure`` with Wilson's interval for its effective number of rows.
+    """Returns the share ``figure`` as an Estimate, with Wilson's interval for its effective number
+    of rows.
 
-    That number is at most ``rows``. At shares of 0 and 1, where there is no variance, it is
-    ``clusters``. ``reason`` says why there is no interval. ``extra`` is an additional error (95%).
+    The effective number follows from the jackknife variance and is at most ``rows``. At shares of 0
+    and 1, where there is no variance, it is ``clusters``. If ``reason`` is given, there is no
+    interval and ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not
+    show.
     """
     value = min(1.0, max(0.0, figure.value))
     if reason:
@@ -259,34 +279,34 @@ def share_interval(
     degrees = max(1.0, clusters - 1.0)
     if varies:
         degrees = figure.degrees
-    quantile = Student(degrees).critical()
+    quantile = Student(degrees).critical_value()
     if extra or varies:
         size = min(base / (variance + (extra / quantile) ** 2), rows)
-    low, high = wilson_at(value, max(size, 1.0), quantile)
+    low, high = wilson_interval_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))
 
 
 def edge_error(samples: Sequence[Sample]) -> float:
-    """Returns the error (95%) of the shares of ``samples`` at 0 or 1, which the jackknife does not
-    show: the error of each share with one more cluster of 0 and one of 1 (Agresti and Caffo
-    2000)."""
+    """Returns the 95% error of shares that are exactly 0 or 1, for which the jackknife shows none.
+    For each of ``samples`` whose scores are all equal, two clusters are added, one of 0 and one of
+    1 (Agresti and Caffo 2000). The squares of the errors are summed."""
     square = 0.0
     for sample in samples:
-        if sample.values.constant:
+        if sample.values.is_constant:
             size = cluster_count(sample) + 2
-            square += Student(size - 1).critical() ** 2 * (size - 1) / size**3
+            square += Student(size - 1).critical_value() ** 2 * (size - 1) / size**3
     return math.sqrt(square)
 
 
-def few_clusters(
+def few_clusters_reason(
     sample: Sample,
     units: tuple[str, str] = ("row", "cluster"),
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why there is no interval if ``sample`` has fewer than 5 clusters, or None. ``units``
-    are the words for a row and for a cluster of several rows, ``owner`` for whose they are, and
-    ``prefix`` begins the text."""
+    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, and None if it has
+    more. ``units``: the words for a single row and for a cluster of several rows. ``owner``: text
+    after the unit, such as `` of the first``. ``prefix``: the start of the text."""
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None

@@ -29,12 +29,12 @@ from medal_judges.stats.means import (
     Sample,
     Span,
     cluster_count,
-    cluster_members,
-    cluster_shares,
+    cluster_indices,
+    deviation_weights,
     difference_from,
-    few_clusters,
-    interval_of,
-    share_interval,
+    estimate_from,
+    few_clusters_reason,
+    share_estimate,
     share_of,
 )
 
@@ -45,84 +45,92 @@ _NEVER = 3.7
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample of which people labelled some rows.
+    """A sample of which people labelled some rows. The labelled rows are a random sample of all
+    rows.
 
-    ``labels``: shape (rows,), on any scale, NaN without a label. Labelled rows are a random sample.
+    ``labels``: shape (rows,), on any scale, NaN without a label.
     """
 
     sample: Sample
     labels: Floats
 
     @property
-    def labelled(self) -> npt.NDArray[np.bool_]:
-        """Returns whether people labelled each row, shape (rows,)."""
+    def is_labelled(self) -> npt.NDArray[np.bool_]:
+        """Returns whether each row has a label, shape (rows,)."""
         return np.asarray(np.isfinite(self.labels))
 
     @property
-    def people(self) -> Sample:
-        """Returns the labelled rows, with labels as scores."""
+    def label_sample(self) -> Sample:
+        """Returns the labelled rows as a sample in which the labels are the scores."""
         labels = Values(self.labels, tolerance_of(None, self.labels))
         return Sample(
-            labels[self.labelled],
-            np.asarray(self.sample.clusters)[self.labelled],
-            self.weights_of_labels[self.labelled],
+            labels[self.is_labelled],
+            np.asarray(self.sample.clusters)[self.is_labelled],
+            self.label_weights[self.is_labelled],
         )
 
     @property
-    def weights_of_labels(self) -> Floats:
-        """Returns the weights of the labelled rows (mean 1), 0 for the others."""
-        weights = np.where(self.labelled, self.sample.row_weights, 0.0)
-        if self.labelled.any():
-            weights /= weights[self.labelled].mean()
+    def label_weights(self) -> Floats:
+        """Returns the weights of the rows, shape (rows,): with mean 1 over the labelled rows, and 0
+        for the others."""
+        weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
+        if self.is_labelled.any():
+            weights /= weights[self.is_labelled].mean()
         return weights
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
-    """Returns the estimated mean of people's labels over all ``rows``. ``span`` is the scale of the
-    labels.
+    """Returns the estimated mean of people's labels over all ``rows``, with its 95% interval.
+    ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
 
-    For fewer than 5 labelled clusters, or if labels follow exactly from scores and ``span`` is
-    None, there is no interval, but a reason.
+    With fewer than 5 labelled clusters, the estimate has a reason instead of a value. If labels
+    follow exactly from scores and ``span`` is None, it has a reason instead of an interval.
     """
-    if reason := too_few_labels(rows):
+    if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
-    fit = correct([rows], span)
-    return interval_of(fit.figures[0], fit.certain, span, fit.hidden[0])
+    fit = correct_means([rows], span)
+    return estimate_from(fit.figures[0], fit.certain, span, fit.hidden[0])
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the estimated share of ``rows`` with label 1. Scores are from 0 to 1."""
-    if reason := too_few_labels(rows):
+    """Returns the estimated share of ``rows`` that people would label 1, with its 95% interval.
+    Scores are between 0 and 1. With fewer than 5 labelled clusters, the estimate has a reason
+    instead of a value."""
+    if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
-    if np.ptp(rows.people.scores) == 0:  # a slope of 0: the labels alone
-        return share_of(rows.people)
-    fit = correct([rows], (0.0, 1.0))
-    clusters, size = cluster_count(rows.people), len(rows.sample.scores)
-    return share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
+    if np.ptp(rows.label_sample.scores) == 0:  # a slope of 0: the labels alone
+        return share_of(rows.label_sample)
+    fit = correct_means([rows], (0.0, 1.0))
+    clusters, size = cluster_count(rows.label_sample), len(rows.sample.scores)
+    return share_estimate(fit.figures[0], clusters, size, None, fit.hidden[0])
 
 
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns people's estimated mean of the ``first`` system minus the ``second``. ``span`` is the
-    scale of the labels.
+    """Returns the estimated mean of people's labels of the ``first`` system minus that mean of the
+    ``second``. ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
 
     Each system is corrected by its own labelled rows, so a judge's preference for one of them
-    cancels out; the slope is common to both. Equal cluster names in both are the same context. For
-    fewer than 5 labelled clusters in one of them there is no difference, but a reason.
+    cancels out. The slope of labels on scores is common to both. Equal cluster names in both
+    systems are the same context. With fewer than 5 labelled clusters of one system, the difference
+    has a reason instead of a value.
     """
-    if reason := too_few_labels(first) or too_few_labels(second):
+    if reason := too_few_labels_reason(first) or too_few_labels_reason(second):
         return Difference(None, reason=reason)
-    fit = correct([first, second], span)
+    fit = correct_means([first, second], span)
     figure = fit.figures[0] - fit.figures[1]
     return difference_from(figure, fit.certain, span, math.hypot(*fit.hidden))
 
 
 @dataclass(frozen=True, slots=True)
-class CorrectedFigures:
-    """The corrected mean of each system. If labels follow exactly from scores, ``hidden`` is the
-    error (95%) that they may hide, else 0; and if the scale is not known, ``certain`` says why
-    there is no interval."""
+class CorrectedMeans:
+    """The corrected mean of each system (``figures``), and the ``slope`` of labels on scores.
+
+    ``hidden``: for each system, the 95% error that may be hidden if its labels follow exactly from
+    its scores, otherwise 0. ``certain``: why there is no interval, if labels follow exactly from
+    scores and their scale is unknown.
+    """
 
     figures: list[Jackknifed]
     slope: float
@@ -130,10 +138,13 @@ class CorrectedFigures:
     certain: str | None
 
 
-def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFigures:
-    """Returns the corrected mean of each of ``systems``, also without each cluster, with a common
-    slope. Each system must have a labelled row. ``span`` is the scale of the labels."""
-    members, size = cluster_members([rows.sample for rows in systems])
+def correct_means(
+    systems: Sequence[LabelledSample], span: Span | None
+) -> CorrectedMeans:
+    """Corrects the judge's mean of each of ``systems`` by people's labels. Returns the means, also
+    without each cluster, and their common slope. Each system has at least one labelled row.
+    ``span``: the scale of the labels (lowest, highest), or None if it is unknown."""
+    members, size = cluster_indices([rows.sample for rows in systems])
     sums: list[Floats] = []
     label_centres: list[float] = []
     for rows, member in zip(systems, members, strict=True):
@@ -155,8 +166,8 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
         with np.errstate(divide="ignore", invalid="ignore"):
             surplus = score / all_rows - labelled_score / weight
             values = label_centres[i] + label / weight + slopes * surplus
-        share, _ = cluster_shares(members[i], size)
-        clusters = cluster_count(rows.people)
+        share, _ = deviation_weights(members[i], size)
+        clusters = cluster_count(rows.label_sample)
         fewest = max(1.0, (clusters - 1) / 3)
         tolerance = tolerance_of(span, rows.labels)
         value, left = float(values[0]), values[1:]
@@ -164,30 +175,31 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
         figures.append(
             Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance)
         )
-        residuals = (rows.labels - slope * rows.sample.scores)[rows.labelled]
+        residuals = (rows.labels - slope * rows.sample.scores)[rows.is_labelled]
         finest_residual = max(tolerance, slope * rows.sample.values.tolerance)
         hidden.append(0.0)
         if np.ptp(residuals) <= finest_residual:
             hidden[i] = _NEVER * width / clusters
     if span is not None or not any(hidden):
-        return CorrectedFigures(figures, slope, hidden, None)
+        return CorrectedMeans(figures, slope, hidden, None)
     reason = "no interval: the labels follow from the judge's scores in every row, as if copied"
-    return CorrectedFigures(figures, slope, [0.0] * len(figures), reason)
+    return CorrectedMeans(figures, slope, [0.0] * len(figures), reason)
 
 
 def _sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns weighted sums over all rows and over the rows without each cluster, shape (1 +
-    clusters, 7), and the centre of the labels.
+    """Returns weighted sums, shape (1 + clusters, 7), and the mean of the labels. The first row is
+    over all rows, each other one is without a cluster. ``member``: the index of each row's cluster.
+    ``size``: the number of clusters.
 
     The columns: weight and score of all rows; weight, label, score, label x score, and score
-    squared of labelled rows. Labels and scores are centred.
+    squared of labelled rows. The means over labelled rows are subtracted from labels and scores.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,
-        rows.weights_of_labels,
-        rows.labelled,
+        rows.label_weights,
+        rows.is_labelled,
     )
     centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
     middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
@@ -212,9 +224,9 @@ def _sums(
 
 
 def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
-    """Returns the least-squares slope of label on score within systems, shape (1 + clusters,), at
-    least 0: a judge that contradicts people does not count, nor one whose scores have a standard
-    deviation below ``tolerance``."""
+    """Returns the least-squares slope of labels on scores within systems, shape (1 + clusters,).
+    ``parts``: the sums of each system, from ``_sums``. The slope is 0 if the judge contradicts
+    people, or if the standard deviation of the scores is below ``tolerance``."""
     products, squares, size, weights = np.zeros((4, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]
@@ -229,8 +241,10 @@ def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
     return slope
 
 
-def too_few_labels(rows: LabelledSample) -> str | None:
-    """Returns why the labels of ``rows`` are too few for a correction, or None."""
-    if not rows.labelled.any():
+def too_few_labels_reason(rows: LabelledSample) -> str | None:
+    """Returns why ``rows`` have too few labels for a correction, or None if they have enough."""
+    if not rows.is_labelled.any():
         return "no labelled rows"
-    return few_clusters(rows.people, ("labelled row", "labelled cluster"), prefix="")
+    return few_clusters_reason(
+        rows.label_sample, ("labelled row", "labelled cluster"), prefix=""
+    )

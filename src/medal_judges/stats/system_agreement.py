@@ -16,9 +16,9 @@ from medal_judges.stats.intervals import (
     LOGIT,
     Estimate,
     add_interval,
+    jackknife_variance,
     spread_of,
-    variance,
-    wilson,
+    wilson_interval,
 )
 
 MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
@@ -29,16 +29,18 @@ MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 def pairwise_accuracy(
     people: Values, judge: Values, systems: npt.NDArray[np.intp]
 ) -> Estimate:
-    """Returns the share of pairs of systems that both sides order or tie alike, with an interval
-    about other systems like these (each is left out in turn).
+    """Returns the share of pairs of systems that the judge's means order as people's means do. A
+    pair also counts if both sides tie it. The 95% interval is for other systems like these: each
+    system is left out in turn.
 
-    ``people`` and ``judge`` have shape (rows,); ``systems`` numbers the system of each row from 0.
-    Undefined for fewer than 3 systems.
+    ``people`` and ``judge``: labels and scores, shape (rows,). ``systems``: the index of each row's
+    system, from 0. The share is undefined for fewer than 3 systems and has no interval for fewer
+    than 5.
     """
     count = int(systems.max(initial=-1)) + 1
     if count < MIN_SYSTEMS:
         return Estimate(None, reason=f"{count} systems, fewer than {MIN_SYSTEMS}")
-    alike = _orders(people, systems) == _orders(judge, systems)
+    alike = _compare_means(people, systems) == _compare_means(judge, systems)
     sums = alike.sum(axis=1) - 1.0  # without the pair of a system with itself
     total = sums.sum() / 2
     value = float(total / (count * (count - 1) / 2))
@@ -46,16 +48,18 @@ def pairwise_accuracy(
         reason = f"no interval: {count} systems, fewer than {MIN_SPREAD}"
         return Estimate(value, reason=reason)
     if value in (0.0, 1.0):  # all pairs right, or none; one trial a system
-        low, high = wilson(value * count, count)
+        low, high = wilson_interval(value * count, count)
         return Estimate(value, low, high)
     left: Floats = (total - sums) / ((count - 1) * (count - 2) / 2)
-    spread = spread_of(left, float(variance(left, np.array(value))), unit="chatbot")
+    spread = spread_of(
+        left, float(jackknife_variance(left, np.array(value))), unit="chatbot"
+    )
     return add_interval(Estimate(value), spread, LOGIT)
 
 
-def _orders(values: Values, systems: npt.NDArray[np.intp]) -> Floats:
-    """Returns 1, -1 or 0 (a tie) for the mean of each system against each other one, shape
-    (systems, systems)."""
+def _compare_means(values: Values, systems: npt.NDArray[np.intp]) -> Floats:
+    """Compares the means of every two systems. Returns an array of shape (systems, systems): 1 if
+    the mean of the row's system is higher, -1 if it is lower, 0 for a tie."""
     means = np.bincount(systems, values.numbers) / np.bincount(systems)
     rounding = 1e-12 * float(np.abs(means).max())
     return signs(means[:, None] - means, max(values.tolerance, rounding))

@@ -29,10 +29,10 @@ from medal_judges.stats.means import (
     cluster_count,
     difference_from,
     edge_error,
-    few_clusters,
-    left_out_means,
+    few_clusters_reason,
+    jackknifed_means,
 )
-from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
+from medal_judges.stats.ppi import LabelledSample, correct_means, too_few_labels_reason
 
 SHARE = 0.0, 1.0  # the scale of shares
 Pairing = Literal["paired", "partly paired", "unpaired"]
@@ -44,9 +44,10 @@ Mask = npt.NDArray[np.bool_]
 class SystemRows:
     """The rows of one system on one dimension.
 
-    ``values``: the scores. ``contexts``: the context of each row; equal names in two systems are
-    the same context. ``clusters`` (by default the contexts): larger units that vary together, such
-    as users. ``labels``: people's means, NaN without a label; None for no labels.
+    ``values``: the judge's scores. ``contexts``: the name of each row's context. Equal names in two
+    systems are the same context. ``clusters``: the name of each row's larger unit, such as the
+    user, whose rows vary together. By default the unit is the context. ``labels``: people's mean
+    label of each row, NaN without a label. None if people labelled no row.
     """
 
     values: Values
@@ -60,32 +61,35 @@ class SystemRows:
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """Returns the scores of the ``rows``, with ``weights``."""
+        """Returns the scores of ``rows`` (indices) as a sample. ``weights``: one for each of
+        ``rows``."""
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of ``rows`` (indices), with one of ``weights`` for each of
-        them. All labels are NaN if people labelled nothing."""
+        """Returns the scores and labels of ``rows`` (indices) as a sample. ``weights``: one for
+        each of ``rows``. If people labelled no row, all labels are NaN."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
         return LabelledSample(self.sample(rows, weights), labels[rows])
 
-    def all_rows(self) -> LabelledSample:
-        """Returns all rows, with equal weights."""
+    def full_sample(self) -> LabelledSample:
+        """Returns the scores and labels of all rows as a sample with equal weights."""
         every_row = np.arange(len(self.scores))
         return self.labelled_sample(every_row, np.ones(len(every_row)))
 
 
 @dataclass(frozen=True, slots=True)
 class SystemDifference:
-    """The mean of the first system minus that of the second.
+    """The mean of the first system minus the mean of the second.
 
-    ``judge`` is by the judge's scores alone, ``corrected`` by people's labels (None without
-    labels). ``shared`` counts contexts of both; ``rows`` the rows of each system in the difference;
-    ``left_out`` the rows of each whose contexts the other system lacks. ``wins``, ``ties`` and
-    ``losses`` of the first system, by the judge, count the shared contexts.
+    ``judge``: by the judge's scores alone. ``corrected``: by scores that people's labels correct,
+    None without labels. ``shared``: the number of contexts of both systems. ``rows``: the number of
+    compared rows of each system. ``left_out``: the number of rows of each system that are not
+    compared, because the other system lacks their contexts. ``wins``, ``ties`` and ``losses``: the
+    number of shared contexts in which the judge's mean of the first system is higher, equal and
+    lower.
     """
 
     judge: Difference
@@ -100,7 +104,7 @@ class SystemDifference:
 
     @property
     def best(self) -> Difference:
-        """Returns the corrected difference if there is one, else the judge's."""
+        """Returns ``corrected``, or ``judge`` without labels."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -110,11 +114,13 @@ def system_difference(
     span: Span | None = None,
     label_span: Span | None = None,
 ) -> SystemDifference:
-    """Returns ``first`` minus ``second``. ``span`` is the scale of the scores (SHARE: scores are 0
-    or 1, and means are shares), ``label_span`` the scale of the labels.
+    """Returns the mean of ``first`` minus the mean of ``second``, with shared contexts compared in
+    pairs.
 
-    A difference without an interval has a ``reason``: fewer than 5 contexts, or equal scores. A
-    correction needs 5 labelled contexts of each.
+    ``span``: the scale of the scores (lowest, highest). If it is SHARE, scores are 0 or 1 and means
+    are shares. ``label_span``: the scale of the labels. If a system has fewer than 5 contexts, or
+    nothing varies, a difference has a ``reason`` instead of an interval. The corrected difference
+    needs 5 labelled contexts of each system.
     """
     systems = (first, second)
     names = np.concatenate([first.contexts, second.contexts])
@@ -126,7 +132,7 @@ def system_difference(
     parts = _parts(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
-        corrected = _correct(systems, parts, label_span)
+        corrected = _corrected_difference(systems, parts, label_span)
     pairing: Pairing = "unpaired"
     if shared.any():
         is_whole = all(rows.all() for rows in inside)
@@ -140,10 +146,10 @@ def system_difference(
     wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
-        edge = edge_error([first.all_rows().sample, second.all_rows().sample])
+        edge = edge_error([first.full_sample().sample, second.full_sample().sample])
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
-        _judge(systems, parts, span, edge),
+        _judge_difference(systems, parts, span, edge),
         corrected,
         pairing,
         shared=int(shared.sum()),
@@ -160,10 +166,16 @@ _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
 def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[_Part]:
-    """Returns the paired part and the unpaired part; only the paired part if one system has no
-    other rows; all rows as an unpaired part if too few contexts are shared."""
+    """Returns the rows to compare in one or two parts: the rows in shared contexts, and the rows in
+    other contexts.
+
+    The second part is left out if one system has fewer than 5 other contexts. If fewer than 5
+    contexts are shared, the only part has all rows, unpaired. ``codes``: for each system, the index
+    of each row's context. ``counts``: rows of each system in each context. ``inside``: for each
+    system, whether each row's context is shared.
+    """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
-        return [_equally_weighted([np.arange(len(code)) for code in codes])]
+        return [_with_equal_weights([np.arange(len(code)) for code in codes])]
     paired, outside = [], []
     weights = []
     outside_contexts = []
@@ -176,14 +188,14 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
         outside_contexts.append(len(np.unique(code[~is_inside])))
     if min(outside_contexts) < MIN_FOR_MEAN:
         return [(paired, weights)]
-    return [(paired, weights), _equally_weighted(outside)]
+    return [(paired, weights), _with_equal_weights(outside)]
 
 
-def _equally_weighted(rows: Sequence[Rows]) -> _Part:
+def _with_equal_weights(rows: Sequence[Rows]) -> _Part:
     return rows, [np.ones(len(system_rows)) for system_rows in rows]
 
 
-def _judge(
+def _judge_difference(
     systems: Sequence[SystemRows],
     parts: Sequence[_Part],
     span: Span | None,
@@ -196,37 +208,39 @@ def _judge(
     if not all(len(sample.scores) for sample in samples):
         return Difference(None, reason="no scored rows of one of the two")
     smallest = min(samples, key=cluster_count)
-    reason = few_clusters(smallest, ("dialogue", "context"), " of one of the two")
+    reason = few_clusters_reason(
+        smallest, ("dialogue", "context"), " of one of the two"
+    )
     return difference_from(
-        _combine_difference(left_out_means(samples)), reason, span, extra
+        _combine_differences(jackknifed_means(samples)), reason, span, extra
     )
 
 
-def _correct(
+def _corrected_difference(
     systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
 ) -> Difference:
-    """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one
-    unpaired part."""
+    """Returns the difference between the two systems, by scores that people's labels correct. If
+    one of ``parts`` has too few labels, all rows are compared as one unpaired part."""
     samples = []
     for rows, weights in parts:
         for k, system in enumerate(systems):
             samples.append(system.labelled_sample(rows[k], weights[k]))
-    if any(map(too_few_labels, samples)):
-        samples = [system.all_rows() for system in systems]
+    if any(map(too_few_labels_reason, samples)):
+        samples = [system.full_sample() for system in systems]
     for name, sample in zip(("first", "second"), samples, strict=False):
-        if reason := too_few_labels(sample):
+        if reason := too_few_labels_reason(sample):
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
-    fit = correct(samples, span)
+    fit = correct_means(samples, span)
     return difference_from(
-        _combine_difference(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
+        _combine_differences(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
     )
 
 
-def _combine_difference(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """Returns the difference between two systems from ``figures``, the estimates of both on paired
-    dialogues, then of both on unpaired ones. The two parts are weighted by their precision. If
-    one part does not vary, they are weighted by their dialogues, because it would leave the
-    other part no weight."""
+def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
+    """Returns the difference between two systems from ``figures``: the means of both on paired rows
+    and, if there are any, the means of both on unpaired rows. The paired and the unpaired
+    difference are weighted by precision. If one of them does not vary, both are weighted by their
+    number of dialogues."""
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired

@@ -14,7 +14,7 @@ from medal_judges.data_prep.corpus_stats.statistics import (
 )
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Table
-from medal_judges.stats.intervals import Estimate, wilson
+from medal_judges.stats.intervals import Estimate, wilson_interval
 
 MakeRow = Callable[..., LabelledDialogue]
 
@@ -105,5 +105,5 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     stats = measured(rows)
     figure = stats.figure(stats.rows, "unsafe")
     assert figure.low is not None and figure.high is not None
-    low, high = wilson(present, 40)
+    low, high = wilson_interval(present, 40)
     assert figure.high - figure.low == pytest.approx(high - low, rel=0.15)

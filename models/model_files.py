@@ -53,10 +53,11 @@ _INSTALL = {
 
 
 def embedded_file(name: str) -> Path:
-    """Returns the folder or file of an embedded default (``minilm``, ...).
+    """Returns the path of an embedded default, a file or a folder in an installed package.
+    ``name``: ``minilm``, ``e5``, ...
 
-    Raises ConfigError for an unknown name, and NotAvailableError, with the pip command, for a
-    package that is not installed.
+    Raises ConfigError for an unknown name. Raises NotAvailableError, with the pip command, if the
+    package is not installed.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
@@ -72,18 +73,17 @@ def embedded_file(name: str) -> Path:
 
 
 def hub_name(model_id: str) -> str:
-    """Returns what another machine calls the model ``model_id``: the Hub id of an embedded default,
-    or the whole path of a folder of this machine. Any other name is unchanged."""
+    """Returns a name of the model ``model_id`` that holds in any working directory: the Hub id of
+    an embedded default, or the absolute path of a folder. Any other name is unchanged."""
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
 def resolve(model_id: str) -> str:
-    """Returns the path of ``model_id`` if it is an ``embedded:`` model, and any other name
-    unchanged.
+    """Returns the path of an ``embedded:`` model. Any other ``model_id`` is unchanged.
 
-    e5 is converted into the cache at first use. Raises ConfigError if its file is damaged.
+    Converts e5 into the cache at its first use. Raises ConfigError if the file of e5 is damaged.
     """
     if not model_id.startswith(PREFIX):
         return model_id
@@ -114,9 +114,9 @@ def files_hash(
     *,
     leave_out: Iterable[str] = (),
 ) -> str:
-    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``. Fields of
-    JSON files that differ between copies do not count, nor do the fields ``leave_out`` of the
-    folder's judge.json. Raises OSError if a file cannot be read."""
+    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``. Leaves
+    out the fields of JSON files that differ between copies of one model, and the fields
+    ``leave_out`` of judge.json. Raises OSError if a file cannot be read."""
     hashes = {}
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if not path.is_file():
@@ -143,7 +143,8 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the base of a linear judge, which is in ``folder``, or in a package."""
+    """Returns a hash of the base of a linear judge. ``folder``: where the base is saved. An
+    ``embedded:`` base is read from its package."""
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
     file = embedded_file(base.removeprefix(PREFIX))
@@ -153,8 +154,8 @@ def base_hash(base: str, folder: Path) -> str:
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder of ``model``: a folder of this machine, or one in the Hub's cache at
-    ``revision``."""
+    """Returns the folder with the files of ``model``: a folder on this machine, or a hub id (at
+    ``revision``) that is in the cache."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download
@@ -166,8 +167,8 @@ def weights_folder(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """Returns a hash of the names, types and values of all parameters and buffers of
-    ``network``."""
+    """Returns a hash of all parameters and buffers of ``network``: their names, types, shapes and
+    values."""
     import torch
 
     digest = hashlib.sha256()
@@ -180,8 +181,8 @@ def network_hash(network: nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns a hash of the vocabulary, the splitting rules and the special tokens of
-    ``tokenizer``."""
+    """Returns a hash of what ``tokenizer`` does to a text: its vocabulary, its rules of splitting,
+    and its special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: object = tokenizer.get_vocab()

@@ -10,13 +10,13 @@ from medal_judges.models.base.heads import HeadedConfig
 
 
 class EncoderConfig(HeadedConfig):
-    """A pretrained encoder with a classification head, fine-tuned (ModernBERT, mmBERT, XLM-R, E5,
-    BERT, ...).
+    """The settings of an encoder judge: a pretrained encoder (ModernBERT, XLM-R, E5, BERT, ...)
+    with a classification head, fine-tuned.
 
-    ``base`` is a hub id, a folder, ``embedded:minilm`` or ``embedded:e5``; ``config`` changes
-    fields of its config.json under transformers' names, such as ``classifier_pooling: mean`` of
-    ModernBERT. A dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest
-    turns. ``base_revision`` is the revision of a hub id.
+    ``base``: a hub id (at ``base_revision``), a folder, ``embedded:minilm`` or ``embedded:e5``.
+    ``config``: fields of its config.json to change, under transformers' names, such as
+    ``classifier_pooling: mean`` for ModernBERT. A dialogue is one text. A dialogue longer than
+    ``max_tokens`` loses its oldest turns.
     """
 
     family: Literal["encoder"] = "encoder"

@@ -40,7 +40,7 @@ class EncoderJudge(SequenceJudge):
 
     @cached_property
     def text(self) -> DialogueText:
-        """Makes the text and the tokens of a dialogue."""
+        """The object that makes the text and the token ids of a dialogue."""
         return DialogueText(self.tokenizer, self.config.max_tokens)
 
     @classmethod
@@ -52,11 +52,11 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: Device = None,
     ) -> EncoderJudge:
-        """Returns a new judge ``name`` of ``dimensions`` on the pretrained ``config.base``, on
-        ``device``. Torch's seed sets its random head.
+        """Returns a new judge of ``dimensions`` on the pretrained ``config.base``. Torch's seed
+        sets the random weights of its classification head.
 
-        Raises ConfigError for settings that do not fit, and JudgeLoadError for a base that cannot
-        be loaded.
+        Raises ConfigError for settings that do not fit the base, and JudgeLoadError if the base
+        cannot be loaded.
         """
         heads = output_heads(dimensions, config.heads)
 
@@ -76,7 +76,7 @@ class EncoderJudge(SequenceJudge):
         return cls(net, tokenizer, config, heads, name=name, device=device)
 
     def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
-        """Returns a network of the same settings with the weights ``state``."""
+        """Returns a new network with the settings of ``net`` and the weights ``state``."""
         network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))
         return network
@@ -95,8 +95,8 @@ class EncoderJudge(SequenceJudge):
         device: Device = None,
         dtype: str = "fp32",
     ) -> EncoderJudge:
-        """Loads the judge saved in ``folder`` on ``device`` in the precision ``dtype``. Raises
-        JudgeLoadError if weights are missing or do not fit the config."""
+        """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
+        ``fp16``). Raises JudgeLoadError if weights are missing or do not fit the config."""
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
         heads = output_heads(state.pop("dimensions"), config.heads)

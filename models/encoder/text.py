@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class DialogueText:
-    """Writes each turn as a line, ``user: ...`` or ``assistant: ...``.
+    """Makes the text of a dialogue, with one line per turn: ``user: ...`` or ``assistant: ...``.
 
-    The tokenizer's separator ends each turn. The tokenizer itself adds the last one. Special tokens
-    within a turn are spelled out, so a turn cannot end itself or begin another.
+    The tokenizer's separator token ends each line but the last, which the tokenizer itself ends.
+    Special tokens in the text of a turn are broken up, so a turn cannot end itself or begin
+    another.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> None:
@@ -30,7 +31,8 @@ class DialogueText:
         self.separator = f"{tokenizer.sep_token or ''}\n"
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        """Returns the text of the newest turns of each dialogue that fit."""
+        """Returns the text and the token ids of each of ``dialogues``: the newest turns that fit
+        ``max_tokens``."""
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]
         tokens = self.tokenizer(texts, verbose=False).input_ids if texts else []
@@ -54,9 +56,8 @@ class DialogueText:
         return ids
 
     def _shorten(self, lines: Sequence[str]) -> RenderedDialogue:
-        """Returns the text without the oldest turns that do not fit. If the last turn alone is too
-        long, its end is cut.
-        """
+        """Returns the text of the newest of ``lines`` that fit. If the last line alone is too long,
+        cuts its end."""
 
         def fits(start: int) -> bool:
             return len(self._ids(self.separator.join(lines[start:]))) <= self.max_tokens

@@ -27,43 +27,46 @@ REACTION_NAMES = (
 class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base`` is a model of sentence-transformers, or one of transformers, whose token vectors are
-    averaged: a hub id, a folder or an ``embedded:`` name. Its weights are frozen, and are saved
-    with the judge if they are in no package. Vectors have length 1. A text longer than
-    ``max_tokens`` is read in pieces. ``base_revision`` is the revision of a hub id.
+    ``base``: a model of sentence-transformers, or a model of transformers, whose token vectors are
+    averaged. It is a hub id (at ``base_revision``), a folder or an ``embedded:`` name. Its weights
+    are frozen. They are saved with the judge, except those of an ``embedded:`` base. Vectors have
+    length 1. A text longer than ``max_tokens`` is encoded in pieces.
 
-    ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
+    ``reading: turns`` uses the mean user turn and the mean assistant turn: their ``features``
     (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``
-    for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` reads
+    for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` uses
     one vector of the whole text, as ORALIS does (section 4.4), and the features of both sides.
 
-    ``reading: answers`` reads the features and vectors of single answers, each with the last user
+    ``reading: answers`` uses the features and vectors of single answers, each with the last user
     turn before it. A label describes the last answer of its row. A dialogue has the score of its
     mean answer, or of its worst answer if the dimension is an issue (its good end is low).
 
-    ``limit`` clips features at that many standard deviations. ``reply`` has short ``positive`` and
-    ``negative`` reactions of users. It adds the features ``reaction``, ``expected_reaction`` and
-    ``follows_answer`` (reply.py).
+    ``limit``: features are clipped at this many standard deviations. ``reply``: short ``positive``
+    and ``negative`` reactions of users. It adds the features ``reaction``, ``expected_reaction``
+    and ``follows_answer`` (reply.py).
 
-    ``head`` is ``ridge``, ``logistic`` or an MLP. The default is logistic for a binary dimension,
-    else ridge. Both labels of a logistic head have the same total weight, however rare one is.
-    ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
-    shrinks them. ``prior_weights`` maps dimension -> feature -> weight, in standard deviations of
-    the score. The weight is added to a stretched ridge.
+    ``head``: ``ridge``, ``logistic`` or an MLP (``mlp_classifier``). The default is logistic for a
+    binary dimension, and ridge for any other. The two labels of a logistic head have the same total
+    weight, even if one is rare. ``stretch`` widens the scores of a ridge head to the standard
+    deviation of the labels, because the penalty shrinks them. ``prior_weights``: dimension ->
+    feature -> a weight in standard deviations of the score. It is added to the fitted weight of a
+    stretched ridge head.
 
-    ``offsets`` maps dimension -> language -> share of the scale, which is added to the scores of
-    ridge heads. They make up for what a translation of the same dialogue loses in that language,
-    and their languages are those of the judge.
+    ``offsets``: dimension -> language -> a share of the scale, which is added to the scores of a
+    ridge head. It makes up for what a translation into that language loses. The judge supports the
+    languages named here.
 
-    ``grid`` maps settings to the values of which training tries all combinations. Ridge and
-    logistic heads have ``alpha``, the penalty (the rows of a source have a total weight of 1), and
-    ``share``, the size of a vector's column relative to a feature's column, after both are
-    standardised; 0 leaves vectors out. An MLP has the settings of scikit-learn's MLPClassifier, and
-    ``classes``: it classifies into the classes 0 to k, to which Equation 1 of ORALIS maps the
-    scale. A binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score
-    is its expected class, or its likeliest class as in the paper. Without validation rows,
-    cross-validation chooses the settings, with five folds of dialogues, or with one chatbot left
-    out at a time (``fold_by: chatbot``).
+    ``grid``: setting -> values. Training tries all combinations. Ridge and logistic heads have the
+    settings ``alpha``, the penalty (the rows of one source have a total weight of 1), and
+    ``share``, the size of a vector's column relative to a feature's column after both are
+    standardised. With ``share`` 0 vectors are not used. An MLP has the settings of scikit-learn's
+    MLPClassifier, and ``classes``: k for the classes 0 to k, to which Equation 1 of ORALIS maps the
+    scale. A binary dimension has the classes 0 and 1.
+
+    ``decode``: a classifier's score is its ``expected`` class, or its likeliest class (``argmax``)
+    as in the paper. ``fold_by``: without validation rows, cross-validation chooses the settings. It
+    has five folds of dialogues (``conversation``), or leaves out one chatbot at a time
+    (``chatbot``).
     """
 
     family: Literal["linear"] = "linear"
@@ -117,19 +120,21 @@ class LinearConfig(TrainedConfig):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The features that need no reply model, without their side, each once."""
+        """The names of ``features`` that need no reply model, each once and without its side."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """``measures``, then the features of the reply model, without their side."""
+        """The names of all ``features``, each once and without its side. Those of the reply model
+        come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measures + tuple(name for name in REACTION_NAMES if name in names)
 
     @property
     def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Maps each name of a feature that is read to its columns (side, feature)."""
+        """Maps the name of each feature to the columns that it fills, as pairs (side, name).
+        ``name`` fills one column per side, ``user.name`` one column."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")
@@ -141,16 +146,16 @@ class LinearConfig(TrainedConfig):
 
     @property
     def compares_turns(self) -> bool:
-        """Whether the vectors of the texts of turns are needed."""
+        """Whether the judge needs a vector of the text of each turn."""
         reads_vectors = self.vectors and self.reading != "dialogue"
         has_similarities = not set(self.measures).isdisjoint(SIMILARITY_NAMES)
         return reads_vectors or has_similarities or self.reply is not None
 
     @property
     def reads_base(self) -> bool:
-        """Returns whether the base is needed. Without it, features of the texts alone are read."""
+        """Whether the judge needs its base model. A judge of surface features does not."""
         return self.vectors or self.compares_turns
 
     def head_of(self, kind: str) -> HeadName:
-        """Returns the head of a dimension of that kind."""
+        """Returns the kind of head of a dimension of ``kind``, such as ``binary``."""
         return self.head or ("logistic" if kind == "binary" else "ridge")

@@ -49,7 +49,8 @@ Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the wind
 
 
 class TextEncoder:
-    """Computes the vectors of texts with a model of sentence-transformers."""
+    """Computes vectors of texts with the frozen base of a linear judge, a model of
+    sentence-transformers."""
 
     def __init__(self, model: SentenceTransformer, config: LinearConfig) -> None:
         self.model = model.eval()
@@ -79,8 +80,9 @@ class TextEncoder:
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
-        """Loads the base of ``config``. Raises JudgeLoadError, and ConfigError for settings that
-        the base does not have."""
+        """Loads the base that ``config`` names, and downloads it if it is on the Hub. Raises
+        JudgeLoadError if it cannot be loaded, and ConfigError if ``max_tokens`` is more than it can
+        read."""
         path = Path(model_path(config.base))
         if not path.is_dir():
             path = download(config.base, config.base_revision, patterns=MODEL_FILES)
@@ -88,9 +90,9 @@ class TextEncoder:
 
     @classmethod
     def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
-        """Loads the model in ``folder`` with the settings ``config``, without a network. Raises
-        JudgeLoadError if it does not load, and for a folder with pickles or with modules that
-        sentence-transformers would import from elsewhere."""
+        """Loads the base in ``folder`` without network access. ``config``: the judge's settings.
+        Raises JudgeLoadError if it cannot be loaded, or if it could run code: pickles, or modules
+        from outside sentence-transformers."""
         modules = read_json_if_there(folder / "modules.json", [])
         foreign = [str(path.name) for path in folder.rglob("*.bin")]
         for module in modules:
@@ -122,18 +124,20 @@ class TextEncoder:
         return cls(model, config)
 
     def save(self, folder: Path) -> None:
-        """Writes the base into ``folder``, as safetensors."""
+        """Writes the base into ``folder`` as safetensors."""
         self.model.save(str(folder), create_model_card=False)
 
     def place(self, device: torch.device, dtype: str) -> None:
-        """Moves the base to ``device`` and casts it to ``dtype``."""
+        """Moves the base to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
+        ``fp16``)."""
         self.model = self.model.to(device).float()
         if dtype != "fp32":
             cast_weights(self.body, torch_dtype(dtype))
         set_attention(self.body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the token ids of each of ``texts``, without the tokenizer's marks."""
+        """Returns the token ids of each of ``texts``, without the special tokens that the tokenizer
+        adds."""
         if not texts:
             return []
         unmarked = [self.marks.broken_up(text) for text in texts]
@@ -146,8 +150,8 @@ class TextEncoder:
         return [encoding.ids for encoding in encodings]
 
     def pieces(self, ids: Sequence[int]) -> Pieces:
-        """Returns the token ids of a text in pieces that fit the window, each with the tokenizer's
-        marks."""
+        """Splits the token ``ids`` of a text into pieces that fit ``max_tokens``. Each piece gets
+        the special tokens that the tokenizer adds."""
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -156,10 +160,11 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns the vector [texts, width] of each text in ``pieces``, of length 1.
+        """Returns a unit vector of each of ``texts``, [texts, width]. Each text is its pieces of
+        token ids.
 
-        It is the mean over the text's pieces, weighted by their tokens. ``budget`` is the maximum
-        number of padded tokens in a batch.
+        The vector is the mean over the text's pieces, weighted by their numbers of tokens.
+        ``budget``: the maximum number of padded tokens in a batch.
         """
         packing = self.is_mean and can_pack(self.body)
         pass_sums = partial(packed_sums, self.body) if packing else self._padded_sums
@@ -183,7 +188,8 @@ class TextEncoder:
         return functional.normalize(sums, dim=-1).numpy()
 
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
-        """Returns the pooled vector of each piece times its number of tokens [pieces, width]."""
+        """Returns the pooled vector of each of ``pieces`` times its number of tokens, [pieces,
+        width]."""
         ids, mask = pad_rows(pieces, int(self.tokenizer.pad_token_id or 0))
         ids, mask = ids.to(self.body.device), mask.to(self.body.device)
         features: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}

@@ -22,12 +22,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """A fitted head over columns [n, C].
+    """The fitted head of one dimension. It maps the columns [n, C] of n dialogues to scores.
 
-    ``layers`` are (weight [in, out], bias [out]), with ReLU between them. ``top`` is the highest
-    class of an MLP; other heads have 1, and their output is on [0, 1] or a logit. ``classes`` are
-    the classes in a classifier's training rows, empty for other heads. ``averages`` are what an
-    average user turn and an average assistant turn add to the output of a linear head.
+    ``layers``: pairs (weight [in, out], bias [out]), with ReLU between them. ``classes``: the
+    classes that occur in the training rows of an MLP classifier. ``top``: its highest class. Other
+    heads have no classes and ``top`` 1, and their output is a score on [0, 1] or a logit.
+    ``averages``: what an average user turn and an average assistant turn add to the output of a
+    linear head.
     """
 
     kind: HeadName
@@ -44,11 +45,12 @@ class FittedHead:
         bias: float,
         averages: tuple[float, float] = (0.0, 0.0),
     ) -> FittedHead:
-        """Returns a linear head with ``weights`` [C]."""
+        """Returns a head with one layer, ``weights`` [C] and ``bias``. ``averages``: what an
+        average user turn and an average assistant turn add to the output."""
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
     def raw(self, columns: Floats) -> Floats:
-        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C], before a
+        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C], before any
         softmax or sigmoid."""
         values = columns
         for number, (weight, bias) in enumerate(self.layers):
@@ -58,8 +60,8 @@ class FittedHead:
         return values
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Returns the probability [n, top + 1] of each class 0 to ``top`` by a classifier for
-        ``columns`` [n, C]. It is 0 for classes that were not in its training rows."""
+        """Returns a classifier's probability of each class from 0 to ``top``, [n, top + 1], for
+        ``columns`` [n, C]. A class that is not in ``classes`` has probability 0."""
         if len(self.classes) == 1:
             present = np.ones((len(columns), 1))
         elif len(self.classes) == 2:
@@ -73,10 +75,12 @@ class FittedHead:
         return chances
 
     def units(self, columns: Floats, decode: str, temperature: float = 1.0) -> Floats:
-        """Returns scores [n] on [0, 1].
+        """Returns the scores [n] on [0, 1] for ``columns`` [n, C], before an isotonic map and a
+        threshold.
 
-        An MLP's score is the inverse of Equation 1. A logistic head's score is the probability,
-        after its logit is divided by ``temperature``.
+        An MLP's score is its class divided by ``top``: the expected class, or the likeliest class
+        if ``decode`` is ``argmax``. A logistic head's score is its probability. ``temperature``
+        divides the logit of a logistic head only.
         """
         if self.kind == "logistic":
             chances: Floats = expit(self.raw(columns)[:, 0] / temperature)
@@ -91,7 +95,7 @@ class FittedHead:
         return units
 
     def record(self) -> dict[str, Any]:
-        """Returns the head's part of judge.json."""
+        """Returns the head's entry in judge.json, which has everything but its weights."""
         return {
             "kind": self.kind,
             "layers": len(self.layers),
@@ -101,7 +105,8 @@ class FittedHead:
         }
 
     def tensors(self, name: str) -> dict[str, Floats]:
-        """Returns the head's arrays, under names that begin with ``name``, the dimension's."""
+        """Returns the head's weights as arrays. Their names begin with ``heads.`` and ``name``, the
+        dimension."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -116,9 +121,9 @@ class FittedHead:
         tensors: dict[str, Tensor],
         columns: int,
     ) -> FittedHead:
-        """Returns the head of ``record`` for the dimension ``name``, whose arrays it takes out of
-        ``tensors``. It reads ``columns`` columns. Raises JudgeLoadError for shapes that do not
-        fit, and KeyError for a missing array."""
+        """Returns the head of the dimension ``name`` from ``record``, its entry in judge.json, and
+        removes its weights from ``tensors``. ``columns``: the number of columns that it reads.
+        Raises JudgeLoadError if a shape does not fit, and KeyError if an array is missing."""
         layers = []
         width = columns
         for number in range(record["layers"]):
@@ -142,8 +147,9 @@ class FittedHead:
 
 
 def on_levels(probabilities: Floats, levels: int) -> Floats:
-    """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1]:
-    each class is split between the two nearest levels so that the expected value stays."""
+    """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1].
+    Each class is split between the two nearest levels, so that the expected value stays the
+    same."""
     places = np.linspace(0, levels - 1, probabilities.shape[1])
     distances = np.abs(places[:, None] - np.arange(levels))
     shares: Floats = probabilities @ np.clip(1 - distances, 0, None)

@@ -71,14 +71,15 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {
 
 
 class LinearJudge(LearnedJudge):
-    """Scores the columns that its ``reader`` makes of a dialogue.
+    """A judge with a linear head or an MLP for each dimension. ``reader`` turns a dialogue into the
+    columns that the heads read.
 
-    The distribution of an MLP classifier is its class probabilities, mapped to the dimension's
-    levels. Other heads have a normal distribution with the calibrated spread. A binary dimension
-    has the calibrated probability.
+    The distribution of an MLP is its class probabilities, mapped to the dimension's levels. A
+    binary dimension has the calibrated probability. Any other head has a normal distribution with
+    the calibrated standard deviation.
 
-    A linear head that reads turns separately has contributions, relative to average turns, in units
-    of the raw score or in logits. The interval of a score covers nine in ten ratings.
+    A linear head that reads turns has contributions: what each turn adds to the raw score or the
+    logit, compared with an average turn. The interval of a score holds nine in ten human ratings.
     """
 
     family = "linear"
@@ -112,8 +113,8 @@ class LinearJudge(LearnedJudge):
         name: str = "linear",
         device: Device = None,
     ) -> LinearJudge:
-        """Returns a judge ``name`` of ``dimensions`` on ``config.base``, on ``device``, that has no
-        heads yet. Raises JudgeLoadError if the base cannot be loaded."""
+        """Returns a judge of ``dimensions`` on ``config.base`` that has no heads yet. Raises
+        JudgeLoadError if the base cannot be loaded."""
         encoder = None
         if config.reads_base:
             from medal_judges.models.linear.encoder import TextEncoder
@@ -125,12 +126,13 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge of configs/judges/ that needs no training.
+        """Returns a judge that needs no training, from the ``settings`` of a file in
+        configs/judges/.
 
-        Its score on each dimension is the sigmoid of a sum: the z-scores of the mean features of
-        the answers. ``settings`` has ``name``, ``rubric``, and ``features``: name -> {mean, std,
-        good}. ``good`` is 1 if a higher value is better, else -1. ``dimensions`` replace those of
-        the rubric.
+        The score is the sigmoid of the sum of the z-scores of ``features``, each the mean over the
+        assistant turns. ``settings`` has ``name``, ``rubric``, and ``features``: name -> {mean,
+        std, good}. ``good`` is 1 if a higher value is better, and -1 if a lower value is better.
+        ``dimensions`` replace those of the rubric.
         """
         features = settings["features"]
         _require_known(settings, ("name", "rubric", "features"))
@@ -183,11 +185,12 @@ class LinearJudge(LearnedJudge):
         device: Device = None,
         dtype: str = "fp32",
     ) -> LinearJudge:
-        """Loads the judge saved in ``folder`` on ``device`` in the precision ``dtype``. An
-        ``embedded:`` base is not saved with it, and is loaded from its package.
+        """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
+        ``fp16``). An ``embedded:`` base is loaded from its package, because it is not saved with
+        the judge.
 
-        Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base's
-        weights are not the ones that the judge was trained on.
+        Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base does
+        not have the weights that the judge was trained on.
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
@@ -216,7 +219,9 @@ class LinearJudge(LearnedJudge):
         return judge
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
-        """Loads scale, reply models and heads. Raises JudgeLoadError if they do not fit."""
+        """Loads the scale, the reply models and the heads from the file ``path``. ``records``: the
+        heads' entries in judge.json. Raises JudgeLoadError if weights are missing, unexpected, or
+        of a wrong shape."""
         reader = self.reader
         # The first part of a name says whose tensor it is.
         groups: dict[str, dict[str, Tensor]] = {"scale": {}, "reply": {}, "heads": {}}
@@ -281,7 +286,8 @@ class LinearJudge(LearnedJudge):
     def _score(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
     ) -> Iterator[DimensionScore]:
-        """Yields the scores of ``requests`` on a ``dimension``; ``rows`` are those of all turns."""
+        """Yields the score of each of ``requests`` on ``dimension``. ``rows`` [T, F + W] are the
+        columns of all turns of all requests."""
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
         readings = [request.payload for request in requests]
@@ -310,8 +316,8 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def units(self, name: str, columns: Floats) -> Floats:
-        """Returns scores [n] on [0, 1] of the dimension ``name``, by its head, from ``columns`` [n,
-        C]. The fitted temperature is applied. The isotonic map and the threshold are not."""
+        """Returns the head's scores [n] on [0, 1] for the dimension ``name``, from ``columns`` [n,
+        C]. They are before the isotonic map and the threshold, but after the temperature."""
         return self.heads[name].units(
             columns, self.config.decode, self.calibration_of(name).temperature
         )
@@ -319,7 +325,8 @@ class LinearJudge(LearnedJudge):
     def _weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension
     ) -> Floats:
-        """Returns the weight of each turn in the columns that the dimension's head reads."""
+        """Returns the weight of each turn of all ``requests`` in the columns that the head of
+        ``dimension`` reads."""
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
             return join(readings, "weights")
@@ -332,7 +339,8 @@ class LinearJudge(LearnedJudge):
     def _answer_weights(
         self, reading: TurnReading, rows: Floats, dimension: Dimension
     ) -> Floats:
-        """Returns the weights of turns in the mean answer, or in the worst one for an issue."""
+        """Returns the weight of each turn in the mean answer of a dialogue, or in its worst answer
+        if ``dimension`` is an issue. ``rows``: the columns of its turns."""
         answers = np.flatnonzero(reading.roles == 1).tolist()
         if dimension.good == "low":
             columns = []
@@ -347,7 +355,9 @@ class LinearJudge(LearnedJudge):
     def _distributions(
         self, dimension: Dimension, columns: Floats, chances: Floats
     ) -> npt.NDArray[Any]:
-        """Returns the probability of each level [n, levels], without columns if there are none."""
+        """Returns the probability of each level [n, levels]. The result is [n, 0] if the dimension
+        has no levels or the head has no distribution. ``chances``: the scores on [0, 1] after the
+        isotonic map."""
         head, levels = self.heads[dimension.name], len(dimension.levels)
         spread = self.calibration_of(dimension.name).spread
         distributions: npt.NDArray[Any] = np.zeros((len(columns), 0))
@@ -368,8 +378,9 @@ class LinearJudge(LearnedJudge):
         rows: Floats,
         outputs: Floats,
     ) -> Iterator[Contributions | None]:
-        """Yields what each turn adds to the ``outputs`` of a linear head, relative to an average
-        turn."""
+        """Yields what each turn adds to the ``outputs`` of a linear head, compared with an average
+        turn. Yields None for a turn from EXPLAINED_TURNS on. ``rows`` and ``weights`` are those of
+        all turns."""
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
         if head.kind == "ridge":
@@ -402,10 +413,11 @@ class LinearJudge(LearnedJudge):
             yield contributions
 
     def _causes(self, features: Floats, role: int, costs: Floats) -> tuple[Cause, ...]:
-        """Returns the ``features`` of a turn that lower the score most, at most _MOST_CAUSES.
+        """Returns the features of a turn that lower the score most, at most _MOST_CAUSES.
 
-        ``costs``, shape (columns of a turn,), say by how much its features and the entries of its
-        vector do. A feature with less than a quarter of the largest cost is not a cause.
+        ``features``: the values of a turn, before they are standardised. ``costs``: how much each
+        column of the turn lowers the score, first its features, then the entries of its vector. A
+        feature with less than a quarter of the largest cost is left out.
         """
         names, means = self.reader.names, self.reader.scale.mean
         largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())
@@ -419,7 +431,7 @@ class LinearJudge(LearnedJudge):
 
 
 def _require_known(settings: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raises ValueError for a setting that is not one of ``names``."""
+    """Raises ValueError if one of ``settings`` is not in ``names``."""
     unknown = settings.keys() - names
     if unknown:
         raise ValueError(f"there is no setting {min(unknown)!r}")

@@ -27,7 +27,8 @@ PASS_TOKENS = 2048
 
 
 def can_pack(body: PreTrainedModel) -> bool:
-    """Returns whether ``packed_sums`` supports ``body``. On a GPU padded batches are faster."""
+    """Returns whether ``packed_sums`` supports the network ``body``: a BERT or RoBERTa encoder on a
+    CPU. On a GPU padded batches are faster."""
     config: Any = body.config
     return (
         body.device.type == "cpu"
@@ -37,8 +38,8 @@ def can_pack(body: PreTrainedModel) -> bool:
 
 
 def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
-    """Returns the sum of the token vectors [P, H] (fp32) that the network ``body`` computes for
-    each of ``pieces`` (token ids), which are sorted by length."""
+    """Returns the sum of the token vectors of each of ``pieces``, [P, H] in fp32. ``body``: the
+    network. ``pieces``: lists of token ids, sorted by length."""
     # Length: number of texts. The pieces are sorted by length, so texts of one length are together.
     groups = Counter(map(len, pieces))
     config: Any = body.config
@@ -76,9 +77,9 @@ def packed_attention(
     groups: Mapping[int, int],
     **options: object,
 ) -> tuple[Tensor, None]:
-    """Returns the attention output [1, N, heads, size] of a packed row for ``query``, ``key`` and
-    ``value`` [1, heads, N, size]. ``groups`` are the number of texts of each length, in the
-    order of the row. ``module`` is the attention layer, and ``attention_mask`` is not used."""
+    """Returns the attention output [1, N, heads, size] of a packed row and no attention weights.
+    ``query``, ``key`` and ``value`` are [1, heads, N, size]. ``groups``: length -> number of texts,
+    in the order of the row. transformers calls this function in place of its own attention."""
     outputs = []
     start = 0
     for length, texts in groups.items():

@@ -32,15 +32,15 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 
 @dataclass(slots=True)
 class TurnReading:
-    """The features and vectors of a dialogue's turns, not standardised.
+    """The features and vectors of a dialogue's T turns, before they are standardised.
 
-    ``roles`` [T] is 1 for the assistant. ``measures`` [T, M] are features of the turns alone, and
-    ``features`` [T, F] also have those of the reply models, after ``complete``. ``texts`` [T, H]
-    are unit vectors of the texts, without columns if turns are not compared. ``vectors`` [T, W]
-    become columns of the heads, and may have none. ``weights`` [T] is each turn's weight in the
-    mean of its side. ``text_vector`` [W] is the vector of the whole text (``reading: dialogue``).
-    ``tokens`` counts those of all turns, and ``skipped`` the oldest turns, which are not in these
-    arrays.
+    ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. ``measures`` [T, M]: the features
+    that need no reply model. ``features`` [T, F]: ``measures`` and, after ``complete``, the
+    features of the reply models. ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0] if
+    the judge needs none. ``vectors`` [T, W]: the part of ``texts`` that the heads read, all or
+    nothing. ``weights`` [T]: each turn's weight in the mean of its side. ``text_vector`` [W]: the
+    vector of the whole dialogue, for ``reading: dialogue``. ``tokens``: the number of tokens of all
+    turns. ``skipped``: how many oldest turns are not in these arrays.
     """
 
     roles: npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ class TurnReading:
     skipped: int = 0
 
     def read_turns(self) -> TurnReading:
-        """Returns the reading with only those turns that have a weight."""
+        """Returns a copy with only those turns whose weight is not 0."""
         rows = np.flatnonzero(self.weights)
         return replace(
             self,
@@ -69,11 +69,12 @@ class TurnReading:
 
 @dataclass(slots=True)
 class TurnScale:
-    """Standardises the features and vectors of turns, by role.
+    """Standardises the features and vectors of turns. User turns (row 0) and assistant turns (row
+    1) have their own means.
 
-    It subtracts ``mean`` [2, F] from features and divides them by ``deviation`` [2, F], and
-    subtracts ``centre`` [2, W] from vectors. So a side without turns adds nothing. The scale comes
-    from the training data, and a new domain is not centred on itself. The defaults change nothing.
+    Subtracts ``mean`` [2, F] from features and divides by ``deviation`` [2, F]. Subtracts
+    ``centre`` [2, W] from vectors. A side without turns then adds nothing to a score. All three
+    come from the training data, also when dialogues of another domain are scored.
     """
 
     mean: Floats
@@ -82,36 +83,38 @@ class TurnScale:
 
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
-        """Returns the scale that changes nothing."""
+        """Returns the scale that changes nothing, for F ``features`` and vectors of ``width``
+        entries."""
         return cls(
             np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
         )
 
     def tensors(self) -> dict[str, Floats]:
-        """Returns the arrays that are saved; an empty one cannot be."""
+        """Returns the arrays to save, by name. Leaves out empty arrays, because safetensors cannot
+        hold them."""
         arrays = {"mean": self.mean, "deviation": self.deviation, "centre": self.centre}
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
     def standardise(
         self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
     ) -> Floats:
-        """Returns the first features [T, at most F], standardised and clipped at ``limit``."""
+        """Returns ``measures`` [T, m], standardised and clipped at ``limit`` standard deviations.
+        They are the first m features of T turns with the roles ``roles`` [T]."""
         count = measures.shape[1]
         scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
         return scores if limit is None else np.clip(scores, -limit, limit)
 
 
 def join(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
-    """Returns the array ``field`` of all turns of ``readings``."""
+    """Returns the array ``field`` of all ``readings``, joined along the turns."""
     return np.concatenate([getattr(reading, field) for reading in readings])
 
 
 class DialogueReader:
-    """Reads dialogues in two steps.
+    """Turns dialogues into the columns that the heads of a linear judge read.
 
-    ``read`` and ``complete`` compute features and vectors of turns. ``rows`` and ``pool`` make
-    columns of them.
-    ``encoder`` is None if only features of texts are read.
+    ``read`` and ``complete`` compute the features and vectors of turns. ``rows`` and ``pool`` turn
+    these into columns. ``encoder``: None if the judge uses surface features only.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -126,7 +129,7 @@ class DialogueReader:
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
-        """The side and the name of the feature in each column [C]; None for a vector's column."""
+        """What each column [C] holds: (side, feature), or None for an entry of a vector."""
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
@@ -137,11 +140,12 @@ class DialogueReader:
 
     @property
     def is_vector(self) -> npt.NDArray[np.bool_]:
-        """Says which columns [C] belong to vectors; the others are features."""
+        """Whether each column [C] is an entry of a vector. The other columns are features."""
         return np.array([feature is None for feature in self.layout])
 
     def columns_of(self, values: Mapping[str, float]) -> Floats:
-        """Returns the columns [C] with the value of each feature that ``values`` name; else 0."""
+        """Returns one row of columns [C] that has the values of the features in ``values``, and 0
+        everywhere else."""
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
             for feature in self.config.columns[name]:
@@ -151,8 +155,8 @@ class DialogueReader:
     # -- what costs: features and vectors of turns -----------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
-        """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
-        the maximum number of padded tokens in a batch."""
+        """Returns the features and vectors of the turns of each of ``dialogues``. Each distinct
+        text is encoded once. ``budget``: the maximum number of padded tokens in a batch."""
         starts = [self._count_skipped(dialogue) for dialogue in dialogues]
         spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
         pieces = self._pieces([turn.content for span in spans for turn in span])
@@ -176,7 +180,8 @@ class DialogueReader:
         return readings
 
     def _count_skipped(self, dialogue: Dialogue) -> int:
-        """Returns the number of oldest turns that are not read. The last answer is always read."""
+        """Returns how many of the oldest turns of ``dialogue`` are left out. The last answer never
+        is."""
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
@@ -190,7 +195,9 @@ class DialogueReader:
         pieces: Mapping[str, Pieces],
         skipped: int,
     ) -> TurnReading:
-        """Returns the reading of ``turns``, whose surface measures are ``surface``."""
+        """Returns the features and vectors of ``turns``. ``surface``: the surface features of each
+        turn. ``vectors`` and ``pieces``: the vector and the token ids of each text. ``skipped``:
+        how many older turns are left out."""
         sides, texts = [], []
         tokens = 0 if self.encoder is not None else len(turns)
         for turn in turns:
@@ -216,8 +223,8 @@ class DialogueReader:
         )
 
     def _weights(self, roles: npt.NDArray[np.int64]) -> Floats:
-        """Returns the weight of each turn. With ``reading: answers`` only the last answer counts,
-        with the user turn before it. Otherwise all turns of a side weigh the same."""
+        """Returns the weight of each turn. With ``reading: answers`` only the last answer and the
+        user turn before it have a weight. Otherwise all turns of a side have the same weight."""
         if self.config.reading == "answers":
             return answer_weights(roles, np.flatnonzero(roles == 1)[-1:].tolist())
         weights = np.zeros(len(roles))
@@ -226,7 +233,7 @@ class DialogueReader:
         return weights
 
     def _pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Returns the token pieces of each distinct text."""
+        """Returns the pieces of token ids of each distinct text in ``texts``."""
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
@@ -234,7 +241,8 @@ class DialogueReader:
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
-        """Returns the vector of each text."""
+        """Returns the vector of each text. ``pieces``: the token ids of each text. ``budget``: the
+        maximum number of padded tokens in a batch."""
         assert self.encoder is not None
         vectors = self.encoder.embed(list(pieces.values()), budget)
         return dict(zip(pieces, vectors, strict=True))
@@ -244,8 +252,9 @@ class DialogueReader:
     def complete(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
-        """Sets the ``features`` of ``readings``, which the reply models read in one pass. ``half``
-        selects the reply model (in training); None uses the mean of both."""
+        """Sets the ``features`` of all ``readings``, which adds those of the reply models. The
+        models read all turns in one pass. ``half``: the index (0 or 1) of one reply model, for
+        training. None is the mean of both."""
         if self.reactions is None or not readings:
             return
         roles = [reading.roles for reading in readings]
@@ -262,8 +271,8 @@ class DialogueReader:
             reading.features = np.concatenate(features, axis=1)
 
     def rows(self, readings: Sequence[TurnReading]) -> Floats:
-        """Returns the columns of each turn [T, F + W] of all ``readings``: its features,
-        standardised, then its vector."""
+        """Returns the columns of all turns of ``readings``, [T, F + W]: the standardised features
+        of a turn, then its vector."""
         sides = join(readings, "roles")
         standardised = self.scale.standardise(
             join(readings, "features"), sides, self.config.limit
@@ -274,9 +283,12 @@ class DialogueReader:
     def pool(
         self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
-        """Returns the columns [n, C] of the dialogues of ``readings``: the vector of the text, if
-        it is read, then for each side the sum of the ``rows`` [T, F + W] of its turns by their
-        ``weights`` [T]."""
+        """Returns the columns [n, C] of the n dialogues of ``readings``.
+
+        First comes the vector of the whole text, if the judge reads it. Then for each side comes
+        the weighted sum of the ``rows`` [T, F + W] of its turns. ``weights`` [T]: the weight of
+        each turn.
+        """
         sides = join(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
         texts = np.stack([reading.text_vector for reading in readings])
@@ -288,8 +300,9 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight of each turn in the mean of ``answers``: each counts the same, and so does
-    the last user turn before it, if there is one."""
+    """Returns the weight of each turn in the mean of ``answers``, which are indices of turns. An
+    answer and the last user turn before it have the same weight. ``roles`` [T]: 0 for a user turn,
+    1 for an assistant turn."""
     weights = np.zeros(len(roles))
     for answer in answers:
         user_turns = np.flatnonzero(roles[:answer] == 0)
@@ -298,8 +311,8 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
 
 
 def _longest(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
-    """Returns for each dialogue the longest one that begins with all its turns: at level turn, the
-    dialogues are beginnings of a few."""
+    """Returns for each of ``dialogues`` the longest of them that begins with all its turns. At
+    level turn, many dialogues are beginnings of the same few."""
     longest: dict[int, Dialogue] = {}
     for dialogue in dialogues:
         before = longest.setdefault(id(dialogue.turns[0]), dialogue)

@@ -31,9 +31,10 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a simi
 
 
 class ReplyModel(nn.Module):
-    """Predicts the vector of the user's next turn.
+    """A network that predicts the vector of the user's next turn.
 
-    It maps an assistant turn, the two turns before it and its features to a unit vector.
+    Its input is an assistant turn, the two turns before it, and the features of the turn. Its
+    output is a unit vector.
     """
 
     def __init__(self, hidden: int, features: int, width: int) -> None:
@@ -55,44 +56,47 @@ class ReplyModel(nn.Module):
     def forward(
         self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
     ) -> Tensor:
-        """Returns the expected replies, unit vectors [..., H], from unit vectors of a turn and the
-        two turns before it [..., H], and the features of the turn [..., F]."""
+        """Returns the expected replies, unit vectors [..., H]. ``turn``, ``before`` and ``earlier``
+        are the unit vectors [..., H] of a turn and of the two turns before it. ``measures`` [...,
+        F] are the features of the turn."""
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
-        """Returns turn vectors [..., H] mapped to the space of the expected replies."""
+        """Maps the vectors of turns [..., H] to the space of the expected replies."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def fit(self, expected: Tensor, turns: Tensor) -> Tensor:
-        """Returns the log-likelihood of ``turns`` [..., H] where ``expected`` [..., H] replies
-        are."""
+        """Returns the log-likelihood of the real next ``turns`` [..., H], without its normaliser.
+        ``expected`` [..., H]: the expected replies."""
         return (expected * self.replies(turns)).sum(-1) * self.log_sharpness.exp()
 
     def log_mean(self, expected: Tensor, others: Tensor) -> Tensor:
-        """Returns the log-mean likelihood of ``others`` [N, H] where ``expected`` [..., H] replies
-        are."""
+        """Returns the log of the mean likelihood of the N turns ``others`` [N, H], without its
+        normaliser. ``expected`` [..., H]: the expected replies."""
         return log_mean(expected, self.replies(others), self.log_sharpness.exp())
 
 
 def log_mean(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
-    """Returns log mean exp(s cos) of ``vectors`` [..., H] over ``others`` [N, H]."""
+    """Returns log(mean(exp(sharpness * cosine))) of each of ``vectors`` [..., H]. The mean is over
+    its cosines to ``others`` [N, H]."""
     scores = vectors @ others.T * sharpness
     return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
 def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns (turn, turn before, turn before that) for unit turn vectors [T, H]; a turn before the
-    beginning is replaced by one of the first two."""
+    """Returns three arrays [T, H] for the turn vectors ``unit`` [T, H]: the turn, the turn before
+    it, and the turn before that. A missing turn before the first is replaced by the first or the
+    second turn."""
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
     return unit, before, earlier
 
 
 class Reactions(nn.Module):
-    """The two reply models, and the unit vectors of positive [P, H] and negative [N, H]
-    reactions."""
+    """Two reply models, each trained on one half of the dialogues, with the unit vectors of
+    ``positive`` [P, H] and ``negative`` [N, H] reactions of users."""
 
     positive: Tensor
     negative: Tensor
@@ -120,12 +124,12 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns REACTION_NAMES of each turn [T, 3] of some dialogues, 0 for turns of the other
-        side. The reply models read all dialogues in one pass.
+        """Returns the features REACTION_NAMES of each turn [T, 3], one array per dialogue. A turn
+        of the side that a feature is not for has 0. The models read all dialogues in one pass.
 
-        ``units`` [T, H] and ``roles`` [T] are arrays of each dialogue, and ``measures`` [N, F] are
-        the features of all their turns.
-        ``half`` selects the reply model (in training); None uses the mean of both.
+        ``units`` [T, H] and ``roles`` [T]: the unit vectors and roles of each dialogue's turns.
+        ``measures`` [N, F]: the features of all N turns. ``half``: the index (0 or 1) of one reply
+        model, for training. None is the mean of both.
         """
         contexts = [context_of(torch.from_numpy(unit).float()) for unit in units]
         turns, before, earlier = map(torch.cat, zip(*contexts, strict=True))
@@ -163,7 +167,8 @@ class Reactions(nn.Module):
         return np.split(columns, ends[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the arrays to save. Training has rounded the models to half precision."""
+        """Returns the tensors to save, by name. The models are in half precision, to which training
+        has rounded them."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")
@@ -179,8 +184,9 @@ class Reactions(nn.Module):
         tensors: Mapping[str, Tensor],
         path: Path,
     ) -> Reactions:
-        """Returns the reactions saved as ``tensors`` in the file ``path``. Raises JudgeLoadError if
-        they do not fit the settings."""
+        """Returns the reactions that are saved as ``tensors`` in the file ``path``. ``texts``: the
+        positive and negative reactions. ``hidden`` and ``features``: the sizes H and F. Raises
+        JudgeLoadError if the tensors do not fit these sizes."""
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
             reactions = cls(texts, hidden, features)

@@ -179,7 +179,7 @@ def table(lines: list[dict[str, Any]], others: bool) -> str:
             if line["others"] == others and name in NAMES and figure["without"] < 0.9:
                 row = line["population"] if others else NAMES[name]
                 found.setdefault(row, []).append(figure["held"])
-    first = "chatbots differ" if others else "figure"
+    first = "chatbots differ" if others else "metric"
     heads = (first, "cells", "93–97%", "above", "below", "lowest", "highest")
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row, shares in found.items():

@@ -27,7 +27,7 @@ from medal_judges.reading.dialogues import (
     DEFAULT_READING,
     ReadingReport,
     ReadOptions,
-    labelled_of,
+    stream_labelled,
 )
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
@@ -193,7 +193,7 @@ def label_file(
     options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
 
     def rows() -> Iterator[LabelledDialogue]:
-        return labelled_of(file, reading, ReadingReport())
+        return stream_labelled(file, reading, ReadingReport())
 
     def score(judge: Judge, path: Path, malformed: Container[str] = ()) -> ScoreReport:
         dialogues = (row.dialogue for row in rows() if row.id not in malformed)

@@ -377,7 +377,7 @@ def load_entry(
         stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
         rows = [row for row in stream if is_trainable(row.dialogue, entry)]
         reading.show()
-        rows = entry.in_langs(rows)
+        rows = entry.select_langs(rows)
     except SourceError:
         if entry.optional:
             return []

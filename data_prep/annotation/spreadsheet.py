@@ -17,7 +17,7 @@ from medal_judges.data_prep.annotation.questions import (
     Answer,
 )
 from medal_judges.errors import FORMULA, DataError, MissingExtraError
-from medal_judges.reading.containers import read_sheets
+from medal_judges.reading.containers import read_workbook_rows
 from medal_judges.records.labelled import LabelledDialogue
 
 ANSWERS = "answers"
@@ -68,7 +68,8 @@ def write_xlsx(
     try:
         with pd.ExcelWriter(path, engine="openpyxl") as writer:
             for name, sheet in sheets.items():
-                allowed = sheet.map(_to_cell)
+                # XML does not allow control characters
+                allowed = sheet.replace(_CONTROL, "\ufffd", regex=True)
                 allowed.to_excel(writer, sheet_name=name, index=False)
             for sheet in writer.book.worksheets:
                 _store_text_as_text(sheet)
@@ -77,13 +78,6 @@ def write_xlsx(
             "openpyxl", "annotate", "an xlsx spreadsheet"
         ) from error
     return path
-
-
-def _to_cell(value: object) -> object:
-    """Returns a text without the characters that XML does not allow; they become U+FFFD."""
-    if isinstance(value, str):
-        return _CONTROL.sub("\ufffd", value)
-    return value
 
 
 def _store_text_as_text(sheet: Any) -> None:
@@ -133,7 +127,7 @@ def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
     """Returns (number, cells) of the rows of the sheet ANSWERS, or of the first sheet."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
-        for title, number, cells in read_sheets(str(path), file):
+        for title, number, cells in read_workbook_rows(str(path), file):
             sheets.setdefault(title, []).append((number, cells))
     return sheets.get(ANSWERS) or next(iter(sheets.values()), [])
 

@@ -28,8 +28,8 @@ from medal_judges.reading.dialogues import (
     DEFAULT_READING,
     ReadingReport,
     ReadOptions,
-    labelled_of,
     read_labelled,
+    stream_labelled,
 )
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import DATA_VARIABLE, cache_folder, data_folder
@@ -138,7 +138,7 @@ def _all_rows(
 ) -> Rows:
     """Yields the rows of a spec in all splits."""
     if spec.is_file:
-        yield from labelled_of(spec.name, options, reading)
+        yield from stream_labelled(spec.name, options, reading)
         return
     source = get_source(spec.name)
     if source.package is not None:

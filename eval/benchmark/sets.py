@@ -89,7 +89,9 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
         rows = [_up_to_answer(row) for row in rows if row.level == "dialogue"]
     if config.level != "dialogue":
         level = "turn"
-    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
+    chosen = config.select_langs(
+        [row for row in rows if _is_in_set(config, row, level)]
+    )
     chosen = chosen[: config.limit]
     if not chosen:
         raise ConfigError(

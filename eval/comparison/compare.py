@@ -28,7 +28,7 @@ from medal_judges.eval.scores.labels import (
     match_labels,
 )
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import ReadingReport, labelled_of
+from medal_judges.reading.dialogues import ReadingReport, stream_labelled
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
@@ -161,7 +161,7 @@ def _read_labels(
             hint = f"systems: {', '.join(systems.names)}"
             raise MedalError(f"labels of {system!r}, which is not a system", hint=hint)
         labels: list[LabelledDialogue] = []
-        for label in labelled_of(path, options.reading, reading):
+        for label in stream_labelled(path, options.reading, reading):
             if label.level == "dialogue":
                 labels.append(label)
         searched = np.arange(len(systems.frame))

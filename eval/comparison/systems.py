@@ -19,7 +19,7 @@ from medal_judges.eval.scores.scores import read_scales
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, stream_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.signature import Signature
@@ -191,7 +191,7 @@ def read_systems(
         if judge is None or holds_scores[path]:
             frame = read_frame(path)
         else:
-            dialogues = list(dialogues_of(path, options.reading, reading))
+            dialogues = list(stream_dialogues(path, options.reading, reading))
             frame = _score(dialogues, judge, options.out, name, progress)
         for text in frame["judge"].unique():
             signature = Signature.parse(text)
@@ -220,7 +220,7 @@ def read_systems(
 
 def _require_one_judge(file_of_judge: dict[str, Path], reading: ReadingReport) -> None:
     if not file_of_judge:
-        reading.require_rest()
+        reading.require_dialogues()
     if len(file_of_judge) > 1:
         (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
         parts = set(first.split("|")).symmetric_difference(second.split("|"))

@@ -41,8 +41,8 @@ from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import (
     ReadingReport,
     ReadOptions,
-    dialogues_of,
-    labelled_of,
+    stream_dialogues,
+    stream_labelled,
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
@@ -92,7 +92,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     )
     scores.skipped = sum(map(count_skipped_lines, files))
     if options.human is not None and scores.rows:
-        labels = labelled_of(options.human, options.reading, reading)
+        labels = stream_labelled(options.human, options.reading, reading)
         add_labels(scores, labels, Path(options.human).name)
     scores.add_bad(options.bad)
     estimates = compute_estimates(scores, options.by)
@@ -134,7 +134,7 @@ def _read_chats(
         # As the scores state that the chats were read.
         first = next(judgements_of(files), Judgement())
         how = ReadOptions(strict=how.strict, **first.reading)
-    return dialogues_of(options.chats, how, reading)
+    return stream_dialogues(options.chats, how, reading)
 
 
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:

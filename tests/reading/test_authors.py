@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.reading.columns import ColumnMap, LabelColumn, labels_of
-from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
+from medal_judges.reading.columns import ColumnMap, LabelColumn, label_fields
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, stream_dialogues
 
 Said = dict[str, list[str]]
 
@@ -17,7 +17,7 @@ def read(rows: Any, *roles: str, **options: Any) -> tuple[Said, ReadingReport]:
     """Texts by id of the chat; those of the user begin with a question mark."""
     report = ReadingReport()
     said = {}
-    for dialogue in dialogues_of(rows, ReadOptions(role=roles, **options), report):
+    for dialogue in stream_dialogues(rows, ReadOptions(role=roles, **options), report):
         texts = [
             ("? " if turn.role == "user" else "") + turn.content
             for turn in dialogue.turns
@@ -67,7 +67,7 @@ def test_words_and_thumbs_are_0_or_1(word: object, rating: float | None) -> None
     columns = ColumnMap(labels={"feedback": LabelColumn("helpful", None)})
     if rating is None:
         with pytest.raises(Exception, match="expected a number"):
-            labels_of({"feedback": word}, columns)
+            label_fields({"feedback": word}, columns)
     else:
-        rated = labels_of({"feedback": word}, columns)
+        rated = label_fields({"feedback": word}, columns)
         assert rated["labels"] == {"helpful": [rating]}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, stream_dialogues
 
 from .written import in_csv, in_xlsx, save
 
@@ -61,7 +61,7 @@ def seconds_to_read(path: Path) -> float:
     """Returns the time without garbage collection, as timeit does."""
     gc.disable()
     began = time.process_time()
-    list(dialogues_of(path, ReadOptions(), ReadingReport()))
+    list(stream_dialogues(path, ReadOptions(), ReadingReport()))
     seconds = time.process_time() - began
     gc.enable()
     return seconds

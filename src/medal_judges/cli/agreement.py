@@ -8,7 +8,7 @@ from medal_judges import __version__
 from medal_judges.cli.options import with_options
 from medal_judges.config import option
 from medal_judges.errors import MedalError
-from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.reading.dialogues import ReadOptions, start_report
 from medal_judges.report.page import publish
 
 
@@ -39,9 +39,9 @@ def agreement(
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, THESE
 
-    report = reading_report(reading, out)
+    report = start_report(reading, out)
     rows = load_spec(source, reading=report, options=reading)
-    report.require_rest()
+    report.require_dialogues()
     labellers = set()
     for row in rows:
         if "labels_by" in row.extra:

@@ -12,7 +12,7 @@ from medal_judges.cli import PlainTyper
 from medal_judges.cli.options import with_options
 from medal_judges.config import SEED, option
 from medal_judges.data_prep.annotation.project import Form
-from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.reading.dialogues import ReadOptions, start_report
 
 app = PlainTyper(
     help="Export packages for annotators, import their answers.", no_args_is_help=True
@@ -66,10 +66,10 @@ def export_project(
     from medal_judges.data_prep.sources.registry import load_spec
 
     dimensions = dimensions_to_ask(rubric, human_likeness=human_likeness)
-    report = reading_report(reading)
+    report = start_report(reading)
     rows = load_spec(source, reading=report, options=reading)
     report.show()
-    report.require_rest()
+    report.require_dialogues()
     project = new_project(rows, dimensions, annotator, per_dialogue, seed)
     written = export(project, load_guidelines(guidelines, setting), out, form)
     for name, keys in project.assignments.items():

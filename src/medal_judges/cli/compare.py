@@ -9,7 +9,7 @@ from medal_judges.eval.comparison.compare import compare as compare_systems
 from medal_judges.eval.comparison.page import comparison_page
 from medal_judges.eval.comparison.results import check_comparison, gate_lines
 from medal_judges.eval.comparison.systems import CompareOptions
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.reading.dialogues import start_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.junit import write_junit
 from medal_judges.report.page import publish
@@ -28,7 +28,7 @@ def compare(options: CompareOptions) -> None:
 
     Example: medal compare v1.jsonl v2.jsonl --out compared
     """
-    reading = reading_report(options.reading, options.out)
+    reading = start_report(options.reading, options.out)
     reading.copied = options.columns
     with ProgressBar("judging") as bar:
         comparison = compare_systems(options, reading=reading, progress=bar.advance)

@@ -8,7 +8,7 @@ from medal_judges.cli.options import with_options
 from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.reading.dialogues import start_report
 from medal_judges.report.console import Printout
 from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import write_records
@@ -29,11 +29,11 @@ def curate(options: CurateOptions) -> None:
         raise ConfigError(
             f"{out / SELECTION} already exists. Type --overwrite, or another --out"
         )
-    reading = reading_report(options.reading, out)
+    reading = start_report(options.reading, out)
     try:
         curation = report.curate(options, reading)
     except MedalError:
-        reading.require_rest()  # no row at all because all are bad
+        reading.require_dialogues()  # no row at all because all are bad
         raise
     write_records(out / "left_out.jsonl", curation.left_out)
     write_json(out / "curation.json", curation.record())

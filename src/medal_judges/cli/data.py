@@ -20,7 +20,7 @@ from medal_judges.errors import MedalError, printable
 from medal_judges.reading.dialogues import (
     ReadOptions,
     ReadOptionsWithoutLabels,
-    reading_report,
+    start_report,
 )
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import atomic_write
@@ -87,7 +87,7 @@ def show(
         for part in found.parts:
             path = find_local(part) or "not on this machine"
             lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
-    report = reading_report(reading)
+    report = start_report(reading)
     rows = load_spec(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
     lines.append(f"{len(rows)} rows; {dict(splits)}")
@@ -176,7 +176,7 @@ def plant(
     )
     from medal_judges.data_prep.sources.registry import load_spec
 
-    report = reading_report(reading, beside=out)
+    report = start_report(reading, beside=out)
     counts = InjectionCounts()
     rows = injected_set(
         load_spec(source, reading=report, options=reading),
@@ -216,7 +216,7 @@ def stats(
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
     from medal_judges.report.page import publish
 
-    report = reading_report(reading, out)
+    report = start_report(reading, out)
     for text in sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
 
@@ -227,7 +227,7 @@ def stats(
     name = ", ".join(Path(text).name for text in sources)
     statistics = corpus_statistics(rows, name, lemmas=not no_lemmas)
     if report.count:
-        report.require_rest()
+        report.require_dialogues()
     publish(statistics_page(statistics), out)
     report.show()
 

@@ -10,8 +10,8 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import MAX_COST, OVERRIDES, OVERWRITE, load_config, option
 from medal_judges.reading.dialogues import (
     ReadOptionsWithoutLabels,
-    labelled_of,
-    reading_report,
+    start_report,
+    stream_labelled,
 )
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import output_lock
@@ -55,10 +55,10 @@ def translate(
     require_targets(to)
     settings = load_config(TranslateConfig, config, overrides, folder="native")
     runner = TranslationRunner(settings, max_cost=max_cost)
-    report = reading_report(reading, beside=out)
+    report = start_report(reading, beside=out)
     skipped = 0
     translations = []
-    for row in labelled_of(source, reading, report):
+    for row in stream_labelled(source, reading, report):
         if row.dialogue.lang == "en":
             translations += [Translation(row, lang) for lang in to]
         else:

@@ -27,8 +27,8 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import (
     ReadOptionsWithoutLabels,
-    labelled_of,
-    reading_report,
+    start_report,
+    stream_labelled,
 )
 from medal_judges.report.console import rich_table, wide_console
 
@@ -75,14 +75,14 @@ def label(
 
     Example: medal label dialogues.jsonl --out labelled
     """
-    report_of_reading = reading_report(reading, out)
+    report_of_reading = start_report(reading, out)
     require_labellable(
-        labelled_of(file, reading, report_of_reading),
+        stream_labelled(file, reading, report_of_reading),
         replace_labels=replace_labels or users == "only",
         need_lang=users != "skip",
     )
     report_of_reading.show()
-    report_of_reading.require_rest()
+    report_of_reading.require_dialogues()
     judges = _load(
         choose_judge(judge, settings, device=device), user_judge, users, max_cost
     )

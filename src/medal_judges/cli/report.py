@@ -5,7 +5,7 @@ from __future__ import annotations
 from medal_judges.cli.options import exit_by_gates, with_options
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.reading.dialogues import start_report
 
 
 @with_options(locks="folder")
@@ -26,7 +26,7 @@ def report(options: ReportOptions) -> None:
 
     Example: medal report scores.jsonl --chats chats.jsonl --out report
     """
-    reading = reading_report(options.reading, options.out)
+    reading = start_report(options.reading, options.out)
     reading.copied = options.by
     report_values = make_report(options, reading)
     reading.show()

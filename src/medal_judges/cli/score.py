@@ -31,8 +31,8 @@ from medal_judges.inference.scoring import (
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import (
     ReadOptionsWithoutLabels,
-    dialogues_of,
-    reading_report,
+    start_report,
+    stream_dialogues,
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
@@ -90,9 +90,9 @@ def score(
     if out_file is not None:
         lock = output_lock(out_file)
     with lock, open_judge(choice, workers, device) as loaded:
-        report_of_reading = reading_report(reading, beside=out_file)
+        report_of_reading = start_report(reading, beside=out_file)
         report_of_reading.copied = scoring.keep
-        dialogues = dialogues_of(file, reading, report_of_reading)
+        dialogues = stream_dialogues(file, reading, report_of_reading)
         if dry_run:
             from medal_judges.inference.dry_run import dry_run as estimate
 
@@ -120,7 +120,7 @@ def score(
     cached = cached_answers([loaded])
     if cached is not None:
         typer.echo(cached, err=True)
-    report_of_reading.require_rest()
+    report_of_reading.require_dialogues()
     report.require_coverage(min_coverage)
 
 

@@ -12,7 +12,7 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import BOXED, DEVICE, MAX_COST, option
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, reading_report
+from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, start_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import write_json
 
@@ -83,7 +83,7 @@ def trial(
                 hint="Type the settings to compare, such as fence=true and fence=false",
             )
         on_trial.append(TrialJudge(name, judge))
-    report = reading_report(reading, out)
+    report = start_report(reading, out)
     size = load_config(TrialConfig, config, settings, folder="trial")
     with ProgressBar("on trial") as bar:
         results = run_trial(

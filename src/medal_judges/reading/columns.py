@@ -36,7 +36,8 @@ Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """What a column of ratings holds; ``scale`` is None if not stated."""
+    """What a column of ratings holds: the ``dimension`` and, if known, the ``scale`` (lowest,
+    highest)."""
 
     dimension: str
     scale: Scale | None
@@ -46,9 +47,10 @@ class LabelColumn(NamedTuple):
 class ColumnMap:
     """Maps columns of a user's file to fields, roles and labels.
 
-    ``fields``: one of _FIELDS -> column, or a dotted path to a nested value (``meta.user.id``).
-    ``roles``: a speaker's name in lower case -> role. ``labels``: column of ratings -> what it
-    holds. Several columns of one dimension are several annotators.
+    ``fields`` maps a field in _FIELDS to a column, or to a dotted path to a nested value
+    (``meta.user.id``). ``roles`` maps a speaker's name in lower case to a role. ``labels`` maps a
+    column of ratings to its dimension and scale. Two columns of the same dimension are two
+    annotators.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -56,21 +58,20 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of the field ``name``: the mapped one, or one with a name of the
-        field. Returns the empty text if the record has none."""
+        """Returns the column of ``record`` that holds the field ``name``: the one in ``fields``, or
+        one with a usual name of the field. Returns an empty text if there is no such column."""
         column = self.fields.get(name)
         if column is None and name in NAMES:
             column = find_key(record, name)
         return column or ""
 
     def value(self, record: Record, name: str) -> Any:
-        """Returns the value of ``record`` in the column of the field ``name``. Returns None if
-        there is no such column."""
+        """Returns the value of the field ``name`` in ``record``, None if it has no column."""
         return lookup(record, self.column(record, name))
 
     def require_columns(self, names: Iterable[object], path: str) -> None:
-        """Raises ConfigError if a column of the map is not among ``names``, the columns of the file
-        ``path``."""
+        """Raises ConfigError if the map names a column that is not in ``names``, the columns of the
+        file ``path``."""
         columns = [*map(str, names)]
         for column in (*self.fields.values(), *self.labels):
             if column not in columns and column.partition(".")[0] not in columns:
@@ -80,8 +81,8 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value of ``record`` at ``path``, which is a key (it may contain dots) or a dotted
-    path of keys. Returns ``missing`` if there is none."""
+    """Returns the value of ``record`` at ``path``, a key or a dotted path of keys. A key may
+    contain dots. Returns ``missing`` if there is no value."""
     if not isinstance(record, Mapping):
         return missing
     if path in record:
@@ -92,16 +93,17 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
     return missing
 
 
-def json_in(cell: Any, field: str = "") -> Any:
-    """Returns the JSON object or list of the text ``cell``, and any other value unchanged.
+def parse_if_json(cell: Any, field: str = "") -> Any:
+    """Returns the JSON object or list that the text ``cell`` holds. Returns any other value
+    unchanged.
 
-    A text that begins with a bracket and is not JSON is returned unchanged, or raises RecordError
-    if a ``field`` is given, which the error names.
+    Text that begins with a bracket but is not JSON is returned unchanged too. With ``field`` it
+    raises RecordError, which names ``field``.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
     try:
-        require_no_python(cell, field)
+        refuse_python_list(cell, field)
         return parse_json(cell, nan_is_null=True)
     except (RecordError, RecursionError) as error:
         if not field:
@@ -110,15 +112,16 @@ def json_in(cell: Any, field: str = "") -> Any:
         raise RecordError(field, expected, cell) from error
 
 
-def require_no_python(cell: str, field: str) -> None:
-    """Raises RecordError, which names ``field``, if ``cell`` is a list as Python prints it."""
+def refuse_python_list(cell: str, field: str) -> None:
+    """Raises RecordError if ``cell`` is a list or dict as Python prints it, which is not JSON. The
+    error names ``field``."""
     if _PYTHON_LIST.match(cell):
         expected = "JSON, not Python's text of a list: export it with json.dumps"
         raise RecordError(field, expected, cell)
 
 
 def has_prose(value: object) -> bool:
-    """Says whether ``value`` of a row, or a value within it, holds a text of four words."""
+    """Returns whether ``value``, or a value nested in it, holds a text of four words or more."""
     return _PROSE.search(str(value)) is not None
 
 
@@ -131,12 +134,13 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns the map of ``columns``, which can contain ``roles`` and ``labels``.
+    """Returns the column map of the mapping ``columns`` (field -> column), changed by the texts of
+    a command line.
 
-    The texts replace single entries. ``column`` holds texts such as ``id=conversation_id``,
-    ``label`` texts such as ``Qualität=overall:1..7``, and ``role`` texts such as ``Kunde=user``.
-    Raises ConfigError if a field or a role is unknown, if one has no value, and if a label is not
-    of the form ``DIMENSION[:LOW..HIGH]``.
+    ``columns`` may also have the mappings ``roles`` and ``labels``. ``column`` has texts such as
+    ``id=conversation_id``, ``label`` texts such as ``Qualität=overall:1..7``, and ``role`` texts
+    such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown, if it has no value,
+    or if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
     """
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
@@ -155,7 +159,7 @@ def make_column_map(
 
 
 def _require_known(fields: Record, roles: Record) -> None:
-    """Raises ConfigError for an unknown field or role, and for one without a value."""
+    """Raises ConfigError if a field or a role is unknown or has no value."""
     for name, value in fields.items():
         if name not in _FIELDS:
             hint = f"{did_you_mean(str(name), _FIELDS)}Use one of: {', '.join(_FIELDS)}"
@@ -196,18 +200,19 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 # -- ratings ---------------------------------------------------------------------------------------
 
 
-def labels_of(record: Record, columns: ColumnMap) -> Fields:
-    """Returns the labels (dimension -> ratings), scales and annotators of ``record`` from the label
-    columns of ``columns``, as in the line format. The result is empty if there is no rating.
+def label_fields(record: Record, columns: ColumnMap) -> Fields:
+    """Returns ``labels`` (dimension -> ratings), ``scales`` and ``annotators`` of ``record`` as in
+    the line format, from the label columns of ``columns``. Returns an empty mapping if there is no
+    rating.
 
-    A cell holds a number, a list, or text with a semicolon between numbers. An empty cell, or a
-    word such as NA, is not a rating. Raises RecordError if a cell holds anything other than these,
-    if one dimension has two scales, and if the number of annotators is not the number of ratings.
+    A cell holds a number, a list of numbers, or a text with ``;`` between numbers. An empty cell or
+    a word such as NA is a missing rating. Raises RecordError if a cell holds anything else, if a
+    dimension has two scales, or if the numbers of annotators and ratings differ.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
     for column, (dimension, stated_scale) in columns.labels.items():
-        labels.setdefault(dimension, []).extend(_ratings(record, column))
+        labels.setdefault(dimension, []).extend(_read_ratings(record, column))
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
         earlier = scales.get(dimension)
@@ -222,15 +227,15 @@ def labels_of(record: Record, columns: ColumnMap) -> Fields:
     if not labels:
         return {}
     rated: Fields = {"labels": labels, "scales": scales}
-    annotators = _annotators(record, columns, max(map(len, labels.values())))
+    annotators = _annotator_names(record, columns, max(map(len, labels.values())))
     if annotators:
         rated["annotators"] = annotators
     return rated
 
 
-def _ratings(record: Record, column: str) -> list[Rating]:
-    """Returns the ratings in a column. Argilla's responses that are not submitted are missing; a
-    second column has their states."""
+def _read_ratings(record: Record, column: str) -> list[Rating]:
+    """Returns the ratings in ``column`` of ``record``. In Argilla's files a second column has the
+    state of each response. A response that is not submitted is a missing rating."""
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
         cell = cell.split(";")
@@ -244,11 +249,11 @@ def _ratings(record: Record, column: str) -> list[Rating]:
         if value is None or state != "submitted":
             ratings.append(None)
         else:
-            ratings.append(_rating(column, value))
+            ratings.append(_parse_rating(column, value))
     return ratings
 
 
-def _rating(column: str, value: object) -> Rating:
+def _parse_rating(column: str, value: object) -> Rating:
     expected = "a number, or several with ; between"
     word = parse_text(column, as_text(value), expected).strip().lower()
     if word in _NO_RATING:
@@ -262,10 +267,11 @@ def _rating(column: str, value: object) -> Rating:
     return parse_number(column, rating, expected)
 
 
-def _annotators(record: Record, columns: ColumnMap, count: int) -> list[str]:
-    """Returns the names of a row's ``count`` annotators, if the row states that many.
+def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str]:
+    """Returns the names of the annotators of ``record`` if there are ``count`` names. Otherwise
+    returns an empty list.
 
-    Raises RecordError if the annotator column that the user named has another number of them.
+    Raises RecordError if the user named the annotator column and it does not have ``count`` names.
     """
     names = as_text(columns.value(record, "annotator"))
     if isinstance(names, str):

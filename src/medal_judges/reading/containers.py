@@ -28,7 +28,7 @@ from medal_judges.errors import (
     MissingExtraError,
     RecordError,
 )
-from medal_judges.reading.transcripts import begins_transcript
+from medal_judges.reading.transcripts import may_begin_transcript
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damage_error, standard_input
 
@@ -64,16 +64,17 @@ _ERRORS = (EOFError, zlib.error, OSError)  # gzip's and pyarrow's are OSErrors
 
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
-    """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
-    container is recognised by the content unless ``kind`` names it.
+    """Opens ``path`` (a file, ``-`` or ``hf:...``). Returns the name of its container, a key of
+    CONTAINERS, and its numbered rows. The container is detected from the content unless ``kind``
+    names it.
 
-    Raises DataError if the file is missing, if its content is of an unknown kind, and, while the
-    rows are read, if the file is damaged.
+    Raises DataError if the file is missing or its container is unknown. Iterating the rows raises
+    DataError if the file is damaged.
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
     try:
-        stream = _open(path)
+        stream = _open_bytes(path)
         begin = stream.peek(_BEGIN)[:_BEGIN]
     except FileNotFoundError as error:
         raise DataError(path, None, "no such file. Check the path") from error
@@ -84,15 +85,15 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         raise DataError(
             path, None, f"check the file, it cannot be opened: {reason}"
         ) from error
-    kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
+    kind = kind or _MAGIC.get(begin[:4]) or _detect_container(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
         problem = "not UTF-8 text: a binary file, or UTF-16"
         raise DataError(path, None, problem, hint="Save it as UTF-8")
-    return kind, _rows(path, stream, kind)
+    return kind, _read_container(path, stream, kind)
 
 
-def _open(path: str) -> Any:
-    """Opens a file or standard input, decompressed if it is gzip."""
+def _open_bytes(path: str) -> Any:
+    """Opens the file ``path``, or standard input for ``-``. Decompresses gzip."""
     raw: Any = standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
     stream = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
@@ -100,13 +101,13 @@ def _open(path: str) -> Any:
     return stream
 
 
-def _recognise(path: str, begin: bytes) -> str:
-    """Returns the container of a text by its first line that is not blank, and by the ending of the
-    name. Raises DataError for any other content."""
+def _detect_container(path: str, begin: bytes) -> str:
+    """Returns the container of a text file, by its first line that is not blank and the ending of
+    ``path``. ``begin`` holds the first bytes of the file. Raises DataError if no container fits."""
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
-    delimiter = _delimiter(line)
-    if suffix in _PLAIN_ENDINGS and begins_transcript(line):
+    delimiter = _find_delimiter(line)
+    if suffix in _PLAIN_ENDINGS and may_begin_transcript(line):
         return "text"
     is_object = line.startswith("{") and (line.rstrip().endswith("}") or not further)
     if is_object or suffix in (".jsonl", ".ndjson") or (not line and suffix != ".json"):
@@ -120,7 +121,7 @@ def _recognise(path: str, begin: bytes) -> str:
     raise DataError(path, None, problem, hint=hint)
 
 
-def _rows(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
+def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
     number = 0
     try:
         with stream:
@@ -132,13 +133,14 @@ def _rows(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
         raise damage_error(path, number, error) from error
 
 
-def _lines_in(stream: Any) -> IO[str]:
+def _as_text(stream: Any) -> IO[str]:
     # Bytes that are not UTF-8 become surrogates, so that their row can be named.
     return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
 
 
-def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
-    """Returns the rest of a stream. Raises ConfigError if it is longer than ``limit``."""
+def _read_whole(stream: IO[Any], limit: int = LARGEST) -> Any:
+    """Returns the remaining content of ``stream``. Raises ConfigError if it is longer than
+    ``limit``, in characters for a text stream and in bytes for any other."""
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
@@ -151,7 +153,7 @@ def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
 
 
 def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
-    for number, line in enumerate(jsonl.limited_lines(_lines_in(stream)), 1):
+    for number, line in enumerate(jsonl.limited_lines(_as_text(stream)), 1):
         if line.isspace():
             continue
         if len(line) > jsonl.LONGEST_LINE:
@@ -168,9 +170,9 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the elements of an array, or the only value."""
+    """Yields the elements of a JSON array, or the only value of any other JSON file."""
     try:
-        value = jsonl.parse_json(_whole(_lines_in(stream)), nan_is_null=True)
+        value = jsonl.parse_json(_read_whole(_as_text(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
         problem = getattr(error, "message", "JSON that is nested too deep")
         raise ConfigError(
@@ -182,16 +184,17 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
     yield from enumerate(value, 1)
 
 
-def _text(path: str, stream: Any) -> Iterator[NumberedRow]:
-    yield 1, _whole(_lines_in(stream), _MOST_TEXT)
+def _text_row(path: str, stream: Any) -> Iterator[NumberedRow]:
+    yield 1, _read_whole(_as_text(stream), _MOST_TEXT)
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _delimiter(header: str) -> str | None:
-    """Returns the delimiter that Excel's line ``sep=;`` states, or the most frequent one outside of
-    quotes; None for none."""
+def _find_delimiter(header: str) -> str | None:
+    """Returns the delimiter of a table from its first line ``header``. Excel may name it there
+    (``sep=;``). Otherwise it is the most frequent of ``,;`` tab and ``|`` outside quotes, None if
+    there is none."""
     sep_line = _SEP.fullmatch(header)
     if sep_line:
         return sep_line[1]
@@ -202,22 +205,22 @@ def _delimiter(header: str) -> str | None:
     return None
 
 
-def _table_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts; an
-    empty cell is null.
+def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
+    """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts, and
+    an empty cell is None.
 
-    Quotes follow RFC 4180. An unclosed quote makes the lines up to the next quote one bad row.
+    Quotes follow RFC 4180. An unclosed quote makes all lines up to the next quote one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
-    lines = jsonl.limited_lines(_lines_in(stream))
+    lines = jsonl.limited_lines(_as_text(stream))
     first = next(lines, "")
-    delimiter = _delimiter(first) or ","
+    delimiter = _find_delimiter(first) or ","
     skipped_lines = 0
     if _SEP.fullmatch(first):
         first, skipped_lines = next(lines, ""), 1
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
-        header = _header(next(reader, []))
+        header = _column_names(next(reader, []))
     except csv.Error as error:
         raise ConfigError(
             f"the first row cannot be read as column names. Correct it: {error}"
@@ -235,10 +238,10 @@ def _table_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
         if cells is None:
             return
         if any(cells):
-            yield number, _table_row(header, cells, delimiter)
+            yield number, _csv_row(header, cells, delimiter)
 
 
-def _table_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
+def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
     row = dict(zip(header, [cell or None for cell in cells], strict=False))
     if len(cells) != len(header):
         expected = (
@@ -253,8 +256,8 @@ def _table_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> o
     return row
 
 
-def _header(cells: Sequence[object]) -> list[str]:
-    """Returns the names of columns. Raises ConfigError if one is blank or there twice."""
+def _column_names(cells: Sequence[object]) -> list[str]:
+    """Returns the column names in ``cells``. Raises ConfigError if a name is blank or repeated."""
     names = []
     for cell in cells:
         name = str(cell or "").strip()
@@ -271,12 +274,12 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 
     file: IO[bytes] = stream
     if not stream.seekable():
-        file = io.BytesIO(_whole(stream))
+        file = io.BytesIO(_read_whole(stream))
     number = 0
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            _header(reader.schema_arrow.names)
+            _column_names(reader.schema_arrow.names)
             groups = range(reader.num_row_groups)
             sizes = [reader.metadata.row_group(i).total_byte_size for i in groups]
             limit = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
@@ -291,25 +294,26 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
                 batch.validate(full=True)
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, _plain_row(row)
+                    yield number, _json_row(row)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise damage_error(path, number, error) from error
 
 
-def _plain_row(row: Mapping[str, object]) -> dict[str, Any]:
-    """Converts a row to JSON. Its nulls stay, so that every row has all columns."""
-    return {name: _plain(value) for name, value in row.items()}
+def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
+    """Converts the values of ``row`` to JSON values. Keeps null values, so that every row has all
+    columns."""
+    return {name: _json_value(value) for name, value in row.items()}
 
 
-def _plain(value: object) -> Any:
-    """Converts ``value`` to JSON: times to ISO text, NaN and infinity to null, bytes to a note of
-    their length. Null fields of a struct are dropped."""
+def _json_value(value: object) -> Any:
+    """Converts ``value`` to a JSON value. Times become ISO text, NaN and infinity None, and bytes a
+    note of their length. Null fields of a struct are dropped."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items() if v is not None}
+        return {k: _json_value(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_json_value(v) for v in value]
     if isinstance(value, float | Decimal):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, datetime) and value.time() == time() and not value.tzinfo:
@@ -322,8 +326,8 @@ def _plain(value: object) -> Any:
 
 
 def _hub_rows(spec: str) -> Iterator[NumberedRow]:
-    """Yields the rows of ``hf:ID[:config]:split``, streamed through datasets; ID may be a local
-    folder."""
+    """Yields the rows of the data set ``spec``, which is ``hf:ID[:config]:split``, streamed by the
+    package datasets. ID is a Hub id or a local folder."""
     import datasets
 
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
@@ -335,7 +339,7 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
     try:
         rows = datasets.load_dataset(*words[:-1], split=words[-1], streaming=True)
         for number, row in enumerate(rows, 1):
-            yield number, _plain_row(row)
+            yield number, _json_row(row)
     except (
         OSError,
         ValueError,
@@ -350,19 +354,21 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 # -- workbooks -------------------------------------------------------------------------------------
 
 
-def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yields (name of the sheet, number from 1, cells) of each row of a workbook that is not empty.
-    ``path`` is its name in messages, ``file`` its content.
+def read_workbook_rows(
+    path: str, file: IO[bytes]
+) -> Iterator[tuple[str, int, list[Any]]]:
+    """Yields (title of the sheet, row number from 1, cells) for each row of an Excel workbook that
+    is not empty. ``file`` is its content, and ``path`` its name in errors.
 
-    Raises DataError if the file is not a workbook, is broken, has a formula, or is too large when
-    unpacked. Raises MissingExtraError without openpyxl.
+    Raises DataError if the file is not a workbook, is damaged, contains a formula, or is too large
+    when unpacked. Raises MissingExtraError if openpyxl is not installed.
     """
     try:
         from openpyxl import load_workbook
     except ImportError as error:
         raise MissingExtraError("openpyxl", "annotate", "reading .xlsx") from error
     try:
-        content = io.BytesIO(_whole(file))
+        content = io.BytesIO(_read_whole(file))
         parts = zipfile.ZipFile(content).infolist()
         limit = max(_ALWAYS_READ, _SHEET_RATIO * len(content.getbuffer()))
         if sum(part.file_size for part in parts) > min(LARGEST, limit):
@@ -393,17 +399,17 @@ def _is_filled(cell: object) -> bool:
     return cell not in (None, "")
 
 
-def _sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet with any, with the numbers of a spreadsheet program. Each
-    further sheet with rows is a bad row."""
+def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
+    """Yields the rows of the first sheet that has rows, with their row numbers in the sheet. Each
+    other sheet with rows yields one RecordError."""
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
-    for title, number, cells in read_sheets(path, stream):
+    for title, number, cells in read_workbook_rows(path, stream):
         while not _is_filled(cells[-1]):
             cells.pop()
         if not titles:
             titles.append(title)
-            header = _header(cells)
+            header = _column_names(cells)
         elif title != titles[0]:
             if title not in titles:
                 titles.append(title)
@@ -413,7 +419,7 @@ def _sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             expected = f"{len(header)} cells, as in the header"
             yield number, RecordError("(row)", expected, "more than those")
         else:
-            filled = [_plain(cell) if _is_filled(cell) else None for cell in cells]
+            filled = [_json_value(cell) if _is_filled(cell) else None for cell in cells]
             yield number, dict(zip_longest(header, filled))
     if not header:
         raise ConfigError(
@@ -424,9 +430,9 @@ def _sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 _READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {
     "jsonl": _json_lines,
     "json": _json_elements,
-    "csv": _table_rows,
-    "tsv": _table_rows,
-    "text": _text,
-    "xlsx": _sheet_rows,
+    "csv": _csv_rows,
+    "tsv": _csv_rows,
+    "text": _text_row,
+    "xlsx": _first_sheet_rows,
     "parquet": _parquet_rows,
 }

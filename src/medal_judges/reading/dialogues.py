@@ -30,20 +30,20 @@ from medal_judges.errors import (
 from medal_judges.reading.columns import (
     ColumnMap,
     has_prose,
-    json_in,
     lookup,
     make_column_map,
+    parse_if_json,
 )
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
 from medal_judges.reading.forms import READERS, Row, form_of
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
-from medal_judges.reading.transcripts import chats_of_transcript
+from medal_judges.reading.transcripts import split_transcript
 from medal_judges.reading.turns import (
     NumberedRecord,
-    chat_of_turns,
     conversation_column,
+    merge_turns,
 )
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
@@ -75,12 +75,11 @@ _option = partial(option, panel="Reading")
 
 
 class ReadOptions(Config):
-    """Options for reading a file of chats. The content of the file decides about options that are
-    not set.
+    """Options for reading a file of chats. Options that are not set are detected from the content.
 
-    ``columns`` is a mapping; ``column``, ``label`` and ``role`` add to it.
-    With ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
-    ConfigError for an unknown format and for a wrong column map.
+    ``columns`` maps fields to columns. ``column``, ``label`` and ``role`` add to it. With
+    ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
+    ConfigError if the format is unknown or the column map is malformed.
     """
 
     format: str | None = _option(
@@ -121,12 +120,12 @@ class ReadOptions(Config):
 
     @cached_property
     def column_map(self) -> ColumnMap:
-        """Returns the columns, roles and labels that the options name."""
+        """The columns, roles and labels that the options name."""
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """Returns the options that a file of scores states, so that its chats are read alike
-        again."""
+        """Returns the options that a file of scores stores, so that later commands read its chats
+        in the same way."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -144,11 +143,10 @@ DEFAULT_READING = ReadOptions()
 
 
 class ChatFileConfig(Config):
-    """A file of chats, as a YAML config states it.
+    """A file of chats, as a YAML config names it.
 
     ``source`` is a spec such as ``dstc9:train``, or a file. ``format`` and ``columns`` are as in
-    ReadOptions. ``langs`` reads only rows in these languages
-    (``zh`` includes ``zh-Hant``).
+    ReadOptions. ``langs`` keeps only rows in these languages (``zh`` includes ``zh-Hant``).
     """
 
     source: str
@@ -158,7 +156,7 @@ class ChatFileConfig(Config):
 
     @cached_property
     def read_options(self) -> ReadOptions:
-        """Returns how to read the file. Any bad row is an error."""
+        """The options with which the file is read."""
         return ReadOptions(format=self.format, columns=self.columns)
 
     @model_validator(mode="after")
@@ -166,9 +164,9 @@ class ChatFileConfig(Config):
         _ = self.read_options
         return self
 
-    def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns the rows in ``langs``, if given. Raises ConfigError for a language that no row
-        has."""
+    def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
+        """Returns those of ``rows`` whose language is in ``langs``, or all rows if ``langs`` is
+        empty. Raises ConfigError if no row is in one of ``langs``."""
         if not self.langs:
             return list(rows)
         chosen: list[LabelledDialogue] = []
@@ -190,14 +188,16 @@ class ChatFileConfig(Config):
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Counts what is read.
+    """Counts the rows of a file while they are read.
 
-    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``folded`` counts parts
-    of messages that are not text of the user or the assistant, and ids that are made or numbered.
+    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``folded`` counts what
+    was left out of dialogues or changed: parts of messages that are not text of the user or the
+    assistant, and ids that were missing or repeated.
 
-    ``messages`` holds the first problems. ``problem_file`` gets all of them as JSON lines with
-    file, line (of a table: the row) and problem. With ``strict`` the first bad row is an error. The
-    columns ``copied`` go to the scores, so that they count as read.
+    ``messages`` holds the first problems. All problems are written to ``problem_file``, as JSON
+    lines with file, line (row of a table) and problem. With ``strict`` the first bad row is an
+    error. ``copied`` names columns that are copied to the scores, so they are not reported as
+    unread.
     """
 
     problem_file: Path | None = None
@@ -210,7 +210,8 @@ class ReadingReport:
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     def add(self, error: DataError) -> None:
-        """Counts and lists a skipped row. ``error`` names its file and line."""
+        """Counts a skipped row, and adds the problem to ``messages`` and ``problem_file``.
+        ``error`` names file and line."""
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -221,8 +222,8 @@ class ReadingReport:
                 stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts on standard error. Without ``always``, only if a row was changed or
-        skipped."""
+        """Prints the counts on standard error. Without ``always``, prints nothing if no row was
+        skipped or changed and there is nothing to check."""
         lines = [f"{self.read:,} dialogues read"]
         if self.count:
             lines[0] += f"; {self.count:,} bad rows left out"
@@ -236,7 +237,7 @@ class ReadingReport:
         if always or len(lines) > 1:
             print(printable("\n  ".join(lines)), file=sys.stderr)
 
-    def require_rest(self) -> None:
+    def require_dialogues(self) -> None:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
         if self.read:
             return
@@ -249,17 +250,18 @@ class ReadingReport:
         raise CoverageError("no dialogue was read", hint=hint)
 
 
-def reading_report(
+def start_report(
     options: ReadOptions,
     folder: Path | None = None,
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns the report of a command that reads with ``options``. It lists bad rows in
-    ``folder``/skipped.jsonl or beside an output file (``scored.skipped.jsonl`` if ``beside`` is
-    ``scored.jsonl.gz``). Without both it lists them on standard error.
+    """Returns an empty report for a command that reads with ``options``. Deletes the list of bad
+    rows that an earlier run wrote.
 
-    The list of an earlier run is removed.
+    Bad rows will be listed in ``folder``/skipped.jsonl, or beside the output file ``beside``:
+    ``scored.skipped.jsonl`` for ``scored.jsonl.gz``. With neither argument they are listed on
+    standard error.
     """
     problem_file = None
     if folder is not None:
@@ -284,16 +286,16 @@ def read_dialogues(
     columns: dict[str, Any] | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of ``source``, which is a file, standard input (``-``), a data set on
-    the Hub (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms.
+    """Streams the dialogues of ``source``: a file, standard input (``-``), a data set on the Hub
+    (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms.
 
-    The content decides about the kind of file, unless ``format`` (``csv``, ``jsonl``) names it.
-    ``columns`` maps fields to columns with unusual names, such as ``{"id": "ticket", "role":
-    "who"}``. Missing ids are made from the content, and repeated ids are numbered (``id#2``).
-    Labels are ignored.
+    The format is detected from the content unless ``format`` (``csv``, ``jsonl``) names it.
+    ``columns`` maps fields to columns with unusual names: ``{"id": "ticket", "role": "who"}``. A
+    missing id is made from the content, and a repeated id gets a number (``id#2``). Labels are
+    ignored.
 
-    Raises DataError with file, line and field if a row is bad. With ``reading`` it is counted there
-    and skipped. Raises ConfigError if a column of ``columns`` is missing.
+    Raises DataError with file, line and field if a row is bad. With ``reading``, bad rows are
+    counted there and skipped instead. Raises ConfigError if the file lacks a column of ``columns``.
 
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
@@ -302,25 +304,26 @@ def read_dialogues(
     >>> next(read_dialogues([{"id": "d3", "messages": chat}])).turns[1].content
     'Hello!'
     """
-    return dialogues_of(
+    return stream_dialogues(
         source, ReadOptions(format=format, columns=columns or {}), reading
     )
 
 
 def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
-    """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
+    """Returns the dialogue in ``record``, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
-    response, ...
+    response, and more.
 
-    The id is made from the content if there is none. ``folded`` counts the parts that are not text
-    of the user or the assistant, such as thoughts. Raises RecordError that names the field.
+    A missing id is made from the content. If given, the counter ``folded`` is increased by the
+    parts that are not text of the user or the assistant, such as thoughts. Raises RecordError that
+    names the field if the record cannot be read.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
     'Hello!'
     """
     report = ReadingReport(strict=True)
-    (dialogue,) = dialogues_of([record], reading=report)
+    (dialogue,) = stream_dialogues([record], reading=report)
     if folded is not None:
         folded.update(report.folded)
     return dialogue
@@ -329,31 +332,31 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams labelled dialogues. ``source``, ``reading`` and ``options`` are as in
-    ``read_dialogues``. A row has the labels of its field ``labels`` and of the label columns of
-    the column map. It can have none."""
-    return labelled_of(source, ReadOptions(**options), reading)
+    """Streams the dialogues of ``source`` with their labels. The arguments are those of
+    ``read_dialogues``. Labels come from the field ``labels`` and from the label columns in
+    ``columns``. A row may have none."""
+    return stream_labelled(source, ReadOptions(**options), reading)
 
 
-def dialogues_of(
+def stream_dialogues(
     source: Source,
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of ``source``, as ``read_dialogues`` does, with its ``options`` as one
-    object and the same ``reading``. Label columns may be missing."""
+    """Streams the dialogues of ``source`` like ``read_dialogues``, with ``options`` as one object.
+    Label columns in ``options`` may be missing from the file."""
     columns = replace(options.column_map, labels={})
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, columns, report, labelled=False).read()
 
 
-def labelled_of(
+def stream_labelled(
     source: Source,
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source``, as ``read_labelled`` does, with its ``options``
-    as one object and the same ``reading``."""
+    """Streams the labelled dialogues of ``source`` like ``read_labelled``, with ``options`` as one
+    object."""
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, options.column_map, report, labelled=True).read()
 
@@ -385,10 +388,10 @@ class _Reader:
         self.path = str(self.source) if self.is_file else "(list)"
 
     def read(self) -> Iterator[Any]:
-        """Yields the dialogues, or labelled dialogues, of the source."""
-        for number, record, form in chain(self._records(), self._turns()):
+        """Yields a labelled dialogue for each chat if ``labelled``, otherwise a dialogue."""
+        for number, record, form in chain(self._chat_rows(), self._chats_of_turns()):
             try:
-                row = self._row(record, form)
+                row = self._read_chat(record, form)
             except RecordError as error:
                 self._skip(number, error)
             except RecursionError:
@@ -401,9 +404,10 @@ class _Reader:
         if unread:
             self.report.notes[f"not read: {unread} in {self.path}"] = None
 
-    def _records(self) -> Iterator[NumberedChat]:
-        """Yields each row that is a chat. Rows that are turns wait."""
-        for number, record in self._rows():
+    def _chat_rows(self) -> Iterator[NumberedChat]:
+        """Yields each row that is a whole chat, with its number and form. Keeps rows that are
+        single turns in ``turns``."""
+        for number, record in self._open_source():
             if isinstance(record, list):
                 record = {"messages": record}
             if not isinstance(record, Mapping):
@@ -420,8 +424,8 @@ class _Reader:
         if self.names:
             self.columns.require_columns(self.names, self.path)
 
-    def _rows(self) -> Iterable[NumberedRow]:
-        """Returns the rows of the source. The rows of a plain text are its chats."""
+    def _open_source(self) -> Iterable[NumberedRow]:
+        """Returns the numbered rows of the source. Each chat of a transcript is a row."""
         if not isinstance(self.source, str | Path):
             return enumerate(self.source, 1)
         self.container, rows = open_rows(self.path, self.options.format)
@@ -429,24 +433,25 @@ class _Reader:
             return rows
         self.form = "messages"
         text = "".join(str(content) for _, content in rows)
-        return chats_of_transcript(text, self.columns.roles)
+        return split_transcript(text, self.columns.roles)
 
     def _skip_record(self, number: int, record: object) -> None:
-        """Counts a row that is not an object. If it is a turn, its chat is bad too."""
+        """Skips a row that is not an object. If the row is a turn, marks its chat as bad too."""
         if not isinstance(record, RecordError):
             record = RecordError("(line)", "a JSON object", record)
         if isinstance(record.row, Mapping):
-            self.torn.add(self._conversation(record.row))
+            self.torn.add(self._conversation_id(record.row))
         self._skip(number, record)
 
     def _check_columns(self, record: Record) -> None:
-        """Raises ConfigError if a row of a table shows that a column is missing. JSON leaves out
-        empty fields, so there all rows are looked at first."""
+        """Collects the columns of ``record`` in ``names``. Raises ConfigError if a table lacks a
+        column of the column map. JSON leaves out empty fields, so its columns are checked after the
+        last row."""
         if not (self.columns.fields or self.columns.labels):
             return
         self.names |= dict.fromkeys(record)
         # A speaker and a text can stand inside of messages, which are empty in some rows.
-        messages = json_in(self.columns.value(record, "messages"))
+        messages = parse_if_json(self.columns.value(record, "messages"))
         inside = messages if isinstance(messages, list) else []
         for inner in (record.get("labels"), *inside):
             if isinstance(inner, Mapping):
@@ -455,36 +460,37 @@ class _Reader:
             self.columns.require_columns(self.names, self.path)
 
     def _keep_turn(self, number: int, record: Record) -> None:
-        chat_id = self._conversation(record)
+        chat_id = self._conversation_id(record)
         if chat_id.strip():
             self.turns.setdefault(chat_id, []).append((number, record))
         else:
             expected = "the id of the turn's conversation"
             self._skip(number, RecordError("id", expected, dict(record)))
 
-    def _conversation(self, record: Record) -> str:
-        """Returns the id of a turn's conversation; the empty text if there is none."""
+    def _conversation_id(self, record: Record) -> str:
+        """Returns the id of the conversation of a turn, an empty text if there is none."""
         column = conversation_column(record, self.columns)
         return str(as_text(lookup(record, column, "")) or "")
 
-    def _turns(self) -> Iterator[NumberedChat]:
-        """Yields the chats whose rows are turns."""
+    def _chats_of_turns(self) -> Iterator[NumberedChat]:
+        """Yields the chats that are put together from rows that are single turns."""
         for chat_id, rows in self.turns.items():
             number = rows[0][0]
             try:
                 if chat_id in self.torn:
                     raise RecordError("(rows)", "a chat without a bad row", chat_id)
-                chat, different = chat_of_turns(
+                chat, different = merge_turns(
                     chat_id, rows, self.columns, self.report.folded
                 )
             except RecordError as error:
                 self._skip(number, error)
                 continue
-            self._note_unread(different)
+            self._collect_unread(different)
             yield number, chat, "turns"
 
     def _skip(self, number: int, error: RecordError) -> None:
-        """Counts a bad row in the report, or raises its error."""
+        """Counts a bad row in the report. Raises DataError or ``error`` instead if reading is
+        strict."""
         if self.report.strict and not self.is_file:
             raise error
         hint = f"Read as {CONTAINERS[self.container]}"
@@ -496,8 +502,9 @@ class _Reader:
             raise problem from error
         self.report.add(problem)
 
-    def _row(self, record: Record, form: str) -> LabelledDialogue:
-        """Returns the dialogue of a chat."""
+    def _read_chat(self, record: Record, form: str) -> LabelledDialogue:
+        """Returns the labelled dialogue of the chat ``record`` in the given form, with an id that
+        no earlier chat has. Collects its unread fields and counts it."""
         columns = self.columns
         if form == "turns" and columns.fields:  # the chat has our own names already
             fields = {
@@ -505,11 +512,11 @@ class _Reader:
             }
             columns = replace(columns, fields=fields)
         row = Row(record, columns)
-        labelled = self._make_row(READERS[form].read(row))
+        labelled = self._parse_line(READERS[form].read(row))
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
-            self._note_unread({name: record[name] for name in unread})
+            self._collect_unread({name: record[name] for name in unread})
         if hash(labelled.id) in self.ids:
             if columns.labels:
                 expected = "one row for each chat, with a column for each annotator"
@@ -519,14 +526,16 @@ class _Reader:
         self.report.read += 1
         return labelled
 
-    def _note_unread(self, values: Record) -> None:
-        """Notes the fields that hold text and that no reader used."""
+    def _collect_unread(self, values: Record) -> None:
+        """Adds the names of fields that hold prose to ``unread``. ``values`` are fields that no
+        reader used."""
         for name, value in values.items():
             if len(self.unread) < _SHOWN and has_prose(value):
                 self.unread[name] = None
 
     def _number_id(self, row: LabelledDialogue) -> LabelledDialogue:
-        """Returns ``row`` with a number after its id, which an earlier row has: ``a#2``."""
+        """Returns ``row`` with a number after its id (``a#2``), because an earlier row has the same
+        id."""
         id = row.id
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
@@ -534,9 +543,9 @@ class _Reader:
         self.report.folded[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
-    def _make_row(self, line: Fields) -> LabelledDialogue:
-        """Returns the labelled dialogue of the fields of the line format, with ``messages`` or
-        turns. An id that is missing is made from the content."""
+    def _parse_line(self, line: Fields) -> LabelledDialogue:
+        """Returns the labelled dialogue of ``line``, the fields of the line format with
+        ``messages`` or turns. A missing id is made from the content."""
         id = line.get("id")
         if not str(id or "").strip():
             self.report.folded[_MADE] += 1
@@ -559,7 +568,7 @@ class _Reader:
         return LabelledDialogue(replace(dialogue, meta=meta))
 
     def _drop_thoughts(self, line: Fields) -> None:
-        """Drops the thoughts of the answers in a line's turns."""
+        """Removes thoughts from the assistant turns of ``line``, and counts them."""
         name = "dialogue" if "dialogue" in line else "turns"
         if not isinstance(line.get(name), list):
             return
@@ -579,13 +588,14 @@ class _Reader:
         names = ("id", "source", "models", "context", "meta")
         return read_messages(
             line["messages"],
-            lang=self._language(line.get("lang")),
+            lang=self._code_or_unknown(line.get("lang")),
             folded=self.report.folded,
             **{name: line.get(name) for name in names},
         )
 
-    def _language(self, word: str | None) -> str:
-        """Returns the code of a language, or ``und`` if the word names no language."""
+    def _code_or_unknown(self, word: str | None) -> str:
+        """Returns the code of the language ``word``. Counts an unknown language and returns
+        ``und``."""
         try:
             return language_code(word)
         except RecordError:

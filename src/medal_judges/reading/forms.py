@@ -20,25 +20,25 @@ from medal_judges.errors import RecordError
 from medal_judges.reading.columns import (
     MISSING,
     ColumnMap,
-    json_in,
-    labels_of,
+    label_fields,
     lookup,
-    require_no_python,
+    parse_if_json,
+    refuse_python_list,
 )
 from medal_judges.reading.names import (
     Fields,
     Record,
     find_key,
-    keys_of,
+    find_keys,
     role_of,
 )
-from medal_judges.reading.released import is_released, line_of_released
+from medal_judges.reading.released import convert_released, is_released
 from medal_judges.reading.transcripts import (
-    begins_transcript,
-    is_transcript,
-    messages_of_transcript,
+    begins_with_role,
+    may_begin_transcript,
+    parse_transcript,
 )
-from medal_judges.reading.turns import conversation_column, sort_keys
+from medal_judges.reading.turns import comparable_values, conversation_column
 from medal_judges.records.validation import as_text
 
 Message = Any  # an object with role and content; read_messages refuses other values
@@ -49,20 +49,22 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a file. Columns that are not ``used`` become metadata."""
+    """A row of a file, from which a reader takes fields. Columns that are not ``used`` become
+    metadata."""
 
     record: Record
     columns: ColumnMap
     used: set[str] = field(default_factory=set)
 
     def take(self, field: str) -> Any:
-        """Returns the value of a field, and marks its column as used."""
+        """Returns the value of ``field``, and marks its column as used."""
         column = self.columns.column(self.record, field) or field
         self.used.add(column)
         return lookup(self.record, column)
 
     def take_text(self, field: str) -> str | None:
-        """Returns the text of a field. Any other kind of value stays in the metadata."""
+        """Returns the text of ``field``, and marks its column as used. Returns None for any other
+        type, whose column then becomes metadata."""
         column = self.columns.column(self.record, field) or field
         value = as_text(lookup(self.record, column))
         if not isinstance(value, str):
@@ -71,27 +73,29 @@ class Row:
         return value
 
     def take_object(self, field: str) -> Fields:
-        value = json_in(self.record.get(field))
+        """Returns the JSON object in the column ``field``, and marks it as used. Returns an empty
+        mapping if the column holds none."""
+        value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
             return {}
         self.used.add(field)
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the labels in the columns that the user named to the fields of a line."""
+        """Adds the labels in the user's label columns to ``line``."""
         self.used |= self.columns.labels.keys()
-        for name, value in labels_of(self.record, self.columns).items():
+        for name, value in label_fields(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
                 value = line[name] | value
             line[name] = value
 
     def line(self, messages: list[Message]) -> Fields:
-        """Returns the fields of the line format, with ``messages``. Columns that no reader used
-        become ``meta``."""
+        """Returns the row in the line format, with ``messages`` as its chat. Columns that no reader
+        used become ``meta``."""
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
-        system = json_in(self.take("system"))  # a text, or Anthropic's blocks
+        system = parse_if_json(self.take("system"))  # a text, or Anthropic's blocks
         if system:
             messages = [{"role": "system", "content": system}, *messages]
         line: Fields = {"id": self.take("id"), "messages": messages}
@@ -116,7 +120,8 @@ class Row:
 
 
 class Reader(NamedTuple):
-    """A form of rows. ``title`` names it in messages. ``fits`` says whether a record has it."""
+    """How to read one form of rows. ``title`` names the form in errors. ``fits`` tells whether a
+    record has the form. ``read`` returns the fields of the line format."""
 
     title: str
     fits: Callable[[Record, ColumnMap], bool]
@@ -130,7 +135,7 @@ def reader(
     name: str, title: str, fits: Callable[[Record, ColumnMap], bool]
 ) -> Callable[[Callable[[Row], Fields]], Callable[[Row], Fields]]:
     """Registers the decorated function as the reader of the form ``name``. ``title`` names the form
-    in messages. ``fits`` says whether a record has it."""
+    in errors. ``fits`` tells whether a record has the form."""
 
     def register(read: Callable[[Row], Fields]) -> Callable[[Row], Fields]:
         READERS[name] = Reader(title, fits, read)
@@ -140,8 +145,8 @@ def reader(
 
 
 def form_of(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the form of ``record``, a key of READERS. It is the one that ``columns`` states, or
-    the first that fits. Returns None if no form fits."""
+    """Returns the name of the form of ``record``, a key of READERS. It is the form that ``columns``
+    imply, or the first form that fits. Returns None if no form fits."""
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -159,7 +164,7 @@ def form_of(record: Record, columns: ColumnMap) -> str | None:
 
 @reader("medal", "MEDAL's released form", lambda record, columns: is_released(record))
 def read_released(row: Row) -> Fields:
-    return line_of_released(read_line(row))
+    return convert_released(read_line(row))
 
 
 def is_line(record: Record, columns: ColumnMap) -> bool:
@@ -171,14 +176,15 @@ def is_line(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_line)
 def read_line(row: Row) -> Fields:
-    """Returns the fields of ``row``, a line, with those that the column map names."""
+    """Returns the fields of ``row``, which is in the line format. Fields in the column map come
+    from their columns."""
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
             "messages", "messages or dialogue, not both", line["messages"]
         )
     for name in line.keys() & _JSON_FIELDS:
-        line[name] = json_in(line[name], name)
+        line[name] = parse_if_json(line[name], name)
     for name in row.columns.fields.keys() & {*_LINE_FIELDS}:
         line[name] = as_text(row.take(name))
     row.add_labels(line)
@@ -189,11 +195,12 @@ def read_line(row: Row) -> Fields:
 
 
 def _messages_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column of a chat's messages, a list or a transcript; an empty text for none."""
+    """Returns the column that holds a chat's messages, as a list or a transcript. Returns an empty
+    text if there is no such column."""
     column = columns.fields.get("messages")
     if column is not None:
         return column
-    for key in keys_of(tuple(record), "messages"):
+    for key in find_keys(tuple(record), "messages"):
         if _are_messages(record[key]):
             return key
     return ""
@@ -201,7 +208,7 @@ def _messages_column(record: Record, columns: ColumnMap) -> str:
 
 def _are_messages(value: object) -> bool:
     if isinstance(value, str):
-        return value.lstrip().startswith("[{") or is_transcript(value)
+        return value.lstrip().startswith("[{") or begins_with_role(value)
     if not isinstance(value, list) or not value:
         return False
     return isinstance(value[0], Mapping) and find_key(value[0], "role") is not None
@@ -214,18 +221,18 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns the fields of ``row``, which has messages or a transcript. An answer in a column of
-    its own follows messages that end with the user."""
+    """Returns ``row``, whose chat is a list of messages or a transcript, in the line format. If the
+    last message is the user's, an answer in a separate column is appended."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)
     if isinstance(cell, str):
         text = cell.lstrip()
-        if begins_transcript(text) or not text.startswith(("[", "{")):
-            return row.line(messages_of_transcript(cell, row.columns.roles))
-    messages = _messages_in(column, cell, row.columns)
+        if may_begin_transcript(text) or not text.startswith(("[", "{")):
+            return row.line(parse_transcript(cell, row.columns.roles))
+    messages = _parse_messages(column, cell, row.columns)
     times = [row.columns.value(end, "time") for end in (messages[0], messages[-1])]
-    keys = sort_keys(times)
+    keys = comparable_values(times)
     if keys is not None and keys[0] > keys[-1]:
         raise RecordError(column, "messages with the oldest first", times)
     # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
@@ -235,13 +242,14 @@ def read_message_list(row: Row) -> Fields:
     if messages[-1].get("content") == answer:
         row.used.add(beside)
     elif ends_with_user and isinstance(answer, str | list):
-        messages += _messages_of(row, "response", "assistant")
+        messages += _take_messages(row, "response", "assistant")
     return row.line(messages)
 
 
-def _messages_in(column: str, cell: object, columns: ColumnMap) -> list[Message]:
-    """Returns messages with the fields ``role`` and ``content``, whatever their names."""
-    value = json_in(cell, column)
+def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Message]:
+    """Returns the messages in ``cell``, with their fields renamed to ``role`` and ``content``.
+    Raises RecordError that names ``column`` if ``cell`` is not a list of objects."""
+    value = parse_if_json(cell, column)
     if isinstance(value, Mapping) and "messages" in value:
         value = value["messages"]
     if not isinstance(value, list) or not value:
@@ -251,11 +259,11 @@ def _messages_in(column: str, cell: object, columns: ColumnMap) -> list[Message]
         if not isinstance(item, Mapping):
             expected = "an object with role and content"
             raise RecordError(f"{column}[{number}]", expected, item)
-        messages.append(_message(f"messages[{number}]", item, columns))
+        messages.append(_normal_message(f"messages[{number}]", item, columns))
     return messages
 
 
-def _message(field: str, message: Record, columns: ColumnMap) -> Message:
+def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
     role = columns.value(message, "role")
     if role is None:
         return message
@@ -276,7 +284,8 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 @reader("turns", "one turn a row", is_turn)
 def read_turns(row: Row) -> Fields:
-    """Returns the fields of ``row``, a chat that ``turns.chat_of_turns`` made of its rows."""
+    """Returns ``row``, a chat that ``merge_turns`` put together from its turns, in the line
+    format."""
     return row.line(row.take("messages"))
 
 
@@ -286,22 +295,23 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
-    """Returns the fields of ``row``, a question and its answer. An answer without text is an empty
-    turn."""
-    question = _messages_of(row, "prompt", "user")
+    """Returns ``row``, a question with its answer, in the line format. An answer without text
+    becomes an empty turn."""
+    question = _take_messages(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
-        question += _messages_of(row, "input", "user")
-    answer = _messages_of(row, "response", "assistant")
+        question += _take_messages(row, "input", "user")
+    answer = _take_messages(row, "response", "assistant")
     return row.line(question + (answer or [{"role": "assistant", "content": ""}]))
 
 
-def _messages_of(row: Row, field: str, role: str) -> list[Message]:
-    """Returns the messages of a question or an answer: a text, messages, or parts of one message.
-    A text that is JSON is the text itself unless it is a list of objects."""
+def _take_messages(row: Row, field: str, role: str) -> list[Message]:
+    """Returns the messages in ``field`` of ``row``. The field holds a text, a list of messages, or
+    the parts of one message. ``role`` is the role of a text. A text is read as JSON only if it is a
+    list of objects."""
     value = as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        require_no_python(value, field)
-        value = json_in(value)
+        refuse_python_list(value, field)
+        value = parse_if_json(value)
     if value in _NOTHING:
         return []
     if isinstance(value, Mapping):
@@ -311,4 +321,4 @@ def _messages_of(row: Row, field: str, role: str) -> list[Message]:
     typed = [isinstance(item, Mapping) and "type" in item for item in value]
     if all(typed) and "role" not in value[0]:
         return [{"role": role, "content": value}]
-    return _messages_in(field, value, row.columns)
+    return _parse_messages(field, value, row.columns)

@@ -30,9 +30,9 @@ _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of 
 @cache
 def _load_detector() -> Any:
     """Returns lingua's detector with its small models for 75 languages (75 MB). They are as good as
-    the large ones except on very short texts.
+    the large models except on very short texts.
 
-    Raises MissingExtraError without the extra lang.
+    Raises MissingExtraError if the extra ``lang`` is not installed.
     """
     try:
         from lingua import LanguageDetectorBuilder
@@ -45,13 +45,13 @@ def _load_detector() -> Any:
 
 def detect_language(dialogue: Dialogue) -> str | None:
     """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use. Returns
-    None if there is too little text, if they use two languages, or if none is certain. Needs the
-    extra lang."""
+    None if there is too little text, if they use two languages, or if the detector is not certain.
+    Needs the extra ``lang``."""
     turns = []
     for turn in dialogue.turns[:_TURNS]:
         words = _NO_WORDS.sub(" ", turn.content[: 4 * _READ])
         turns.append((turn.role, words[:_READ]))
-    language = text_language("\n".join(text for _, text in turns))
+    language = detect_text_language("\n".join(text for _, text in turns))
     if language is None:
         return None
     for speaker in ROLES:
@@ -59,16 +59,16 @@ def detect_language(dialogue: Dialogue) -> str | None:
         letters: Counter[str | None] = Counter()
         for role, text in turns:
             if role == speaker and _has_enough_letters(text, _PART):
-                letters[text_language(text, _PART)] += len(text)
+                letters[detect_text_language(text, _PART)] += len(text)
         del letters[None]
         if letters[language] < _AGREE * letters.total():
             return None
     return language
 
 
-def text_language(text: str, letters: int = _LETTERS) -> str | None:
-    """Returns the ISO 639-1 code of a text's language, None if it has less than ``letters`` letters
-    or the language is not certain."""
+def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
+    """Returns the ISO 639-1 code of the language of ``text``. Returns None if the text has fewer
+    than ``letters`` letters or the detector is not certain."""
     if not _has_enough_letters(text, letters):
         return None
     chances: Counter[str] = Counter()

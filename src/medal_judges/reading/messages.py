@@ -67,10 +67,11 @@ def read_messages(
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    ``lang``, ``source``, ``models``, ``context`` and ``meta`` are as in Dialogue. Without ``id``
-    the id is a hash of the turns. ``folded`` counts the parts that are not text of the user or the
-    assistant. Raises RecordError, which names message and field (``messages[3].role``), if a
-    message has an unknown role or part, or no message has text.
+    ``lang``, ``source``, ``models``, ``context`` and ``meta`` are fields of the Dialogue. Without
+    ``id`` the id is a hash of the turns. If given, the counter ``folded`` is increased by the parts
+    that are not text of the user or the assistant. Raises RecordError if a message has an unknown
+    role or part, or if no message has text. The error names message and field
+    (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -94,7 +95,7 @@ def read_messages(
     if folded is not None:
         folded.update(chat.counts)
     models, context = dict(models or {}), dict(context or {})
-    chat.add_to(models, context)
+    chat.update_fields(models, context)
     turns = tuple(Turn(role, "\n".join(texts)) for role, texts in chat.turns)
     if id is None:
         id = content_hash([[turn.role, turn.content] for turn in turns])
@@ -103,8 +104,8 @@ def read_messages(
 
 
 class _Chat:
-    """What the messages of a chat become: turns (role and texts), system prompts, the names of
-    assistants, and counts of what is not text."""
+    """Collects the content of a chat's messages: turns (role and texts), system prompts, names of
+    the assistant, and counts of parts that are not text."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[Role, list[str]]] = []
@@ -113,8 +114,8 @@ class _Chat:
         self.counts: Counts = Counter()
 
     def add(self, field: str, message: Any) -> None:
-        """Adds a ``message``. ``field`` is its place in the row, for errors. Raises RecordError if
-        its role or its content cannot be read."""
+        """Adds one ``message``. ``field`` is its path in the row, for errors. Raises RecordError if
+        its role or content cannot be read."""
         role, parts = parse_message(field, message)
         texts = []
         has_call = False
@@ -135,8 +136,9 @@ class _Chat:
             self._add_name(field, message)
             self._add_turn("assistant", texts)
 
-    def add_to(self, models: dict[str, Any], context: dict[str, Any]) -> None:
-        """Adds the assistant's name, and the system prompts after an existing one."""
+    def update_fields(self, models: dict[str, Any], context: dict[str, Any]) -> None:
+        """Adds the assistant's name to ``models`` if it has none, and the system prompts to
+        ``context``, after a prompt that is there already."""
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
         if self.prompts:
@@ -146,14 +148,15 @@ class _Chat:
             context[SYSTEM_PROMPT] = "\n".join(self.prompts)
 
     def _add_turn(self, role: Role, texts: list[str]) -> None:
-        """Adds texts to the last turn if it has the same role."""
+        """Adds ``texts`` to the last turn if that has the same role, otherwise as a new turn."""
         if self.turns and self.turns[-1][0] == role:
             self.turns[-1][1].extend(texts)
         else:
             self.turns.append((role, texts))
 
     def _add_name(self, field: str, message: Record) -> None:
-        """Adds the name of the assistant or of its model. Raises RecordError for a second one."""
+        """Adds the name of the assistant, or of its model, in ``message``. Raises RecordError if an
+        earlier message has another name."""
         for column in ("name", "model"):
             name = as_text(message.get(column))
             if name is not None and parse_text(f"{field}.{column}", name).strip():
@@ -165,13 +168,13 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role and the parts of ``message``, with its thoughts and calls as parts.
-    ``field`` names its place in messages. Raises RecordError if the role or a part is of an
-    unknown kind."""
+    """Returns the role and the parts of ``message``. Thoughts and tool calls are parts too.
+    ``field`` is the path of the message in the row, for errors. Raises RecordError if the role or a
+    part is unknown."""
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     word = message.get("role")
-    if word is None and _kind_of(message.get("type")):
+    if word is None and _part_kind(message.get("type")):
         # an item of OpenAI's Responses, which has no role
         return "assistant", list(_parts(field, message))
     role = ROLE_WORDS.get(str(word).strip().lower())
@@ -187,7 +190,7 @@ def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
 
 
 def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yields the parts of an answer. Thoughts within its texts become parts."""
+    """Yields ``parts`` of an answer. Each thought within a text becomes a part of its own."""
     for kind, content in parts:
         content, count = without_thoughts(content)
         yield from [(THOUGHTS, "")] * count
@@ -195,7 +198,8 @@ def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
-    """Yields what an answer has in other fields: a refusal, a sound, thoughts and calls."""
+    """Yields the parts that an answer has in fields other than ``content``: a refusal, audio,
+    thoughts and tool calls."""
     if message.get("refusal") is not None:
         yield "text", parse_text(f"{field}.refusal", message["refusal"])
     if isinstance(message.get("audio"), Mapping):
@@ -211,8 +215,8 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
 
 
 def _parts(field: str, content: object) -> Iterator[Part]:
-    """Yields the parts of ``content``: a text, a part, a list of them, or None. Raises RecordError
-    for an unknown type of part, because it may be text that the user read."""
+    """Yields the parts of ``content``: a text, a part, a list of these, or None. Raises RecordError
+    if a part has an unknown type, because it may be text that the user read."""
     content = as_text(content)
     if content is None:
         return
@@ -231,7 +235,7 @@ def _parts(field: str, content: object) -> Iterator[Part]:
 
 
 def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
-    kind = _kind_of(part.get("type", "text" if "text" in part else None))
+    kind = _part_kind(part.get("type", "text" if "text" in part else None))
     if kind is None:
         examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."
         expected = f"a part of a known type ({examples})"
@@ -251,8 +255,8 @@ def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
     yield kind, ""
 
 
-def _kind_of(type_name: object) -> str | None:
-    """Returns the kind of a part; None for an unknown type."""
+def _part_kind(type_name: object) -> str | None:
+    """Returns the kind of a part with type ``type_name``, None if the type is unknown."""
     name = str(type_name)
     if name in _KINDS:
         return _KINDS[name]

@@ -57,11 +57,11 @@ OTHERS = "*"  # --role '*=user': everyone who is not known otherwise
 
 
 def find_key(record: Record, field: str) -> str | None:
-    """Returns the key of ``record`` that has a name of ``field``, None if there is none.
+    """Returns the key of ``record`` that is a usual name of ``field``, None if there is none.
 
-    Keys with a value come before keys without one.
+    Prefers keys whose value is not None.
     """
-    keys = keys_of(tuple(record), field)
+    keys = find_keys(tuple(record), field)
     for key in keys:
         if record[key] is not None:
             return key
@@ -71,28 +71,28 @@ def find_key(record: Record, field: str) -> str | None:
 
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
-def keys_of(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns the ``keys`` that have a name of ``field``, in the order of the names."""
+def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
+    """Returns those of ``keys`` that are usual names of ``field``, in the order of NAMES."""
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
             # Of two keys with one name the first is used.
-            key_by_name.setdefault(plain_name(key), key)
+            key_by_name.setdefault(to_snake_case(key), key)
             key_by_name[key] = key
     return [key_by_name[name] for name in NAMES[field] if name in key_by_name]
 
 
-def plain_name(key: str) -> str:
-    """Returns ``key`` in one spelling, such as ``conversation_id`` for ``conversationId`` and
-    ``Conversation ID``."""
+def to_snake_case(key: str) -> str:
+    """Returns ``key`` in snake case: ``conversation_id`` for ``conversationId`` and ``Conversation
+    ID``."""
     snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
     return re.sub(r"[\s\-]+", "_", snake_case).lower()
 
 
 def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
-    """Returns the role that the user's ``roles`` or ROLE_WORDS have for ``word``.
+    """Returns the role of the speaker ``word``, by the user's ``roles`` or by ROLE_WORDS.
 
-    Raises RecordError, which names ``field``, for any other word.
+    Raises RecordError that names ``field`` if neither has the word.
     """
     name = str(as_text(word)).strip()
     lower = name.lower()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.columns import json_in
+from medal_judges.reading.columns import parse_if_json
 from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
@@ -34,10 +34,10 @@ _REPLACED = ("scene", "labels")
 
 
 def is_released(record: Record) -> bool:
-    """Says whether ``record`` is in MEDAL's released form.
+    """Returns whether ``record`` is a row of MEDAL's released data.
 
-    Its ``models`` are a list. Or it has no id, but a scene and a source that ends in the number of
-    a context.
+    Either its ``models`` are a list, or it has a scene but no id, and its source ends in the number
+    of a context.
     """
     if isinstance(record.get("models"), list):
         return True
@@ -47,16 +47,17 @@ def is_released(record: Record) -> bool:
     return isinstance(source, str) and _CONTEXT_NUMBER.search(source) is not None
 
 
-def line_of_released(record: Record) -> Fields:
-    """Converts the released row ``record`` to the line format, with ``form`` and ``labels_by``.
+def convert_released(record: Record) -> Fields:
+    """Converts ``record``, a row of MEDAL's released data, to the line format. Adds the fields
+    ``form`` and ``labels_by``.
 
-    Rows of one context are one group, with one split, in all languages. The id consists of the
-    request's id and the chatbot's name, because no two released rows share both. Raises
-    RecordError, which names the field, if a role has two models or the labels are not JSON.
+    Rows of the same context get the same group and split, in all languages. The id joins the id of
+    the request and the name of the chatbot, a pair that is unique in the release. Raises
+    RecordError that names the field if a role has two models or the labels are not JSON.
     """
     request = record.get("source")
     models = _models_by_role(record.get("models"), record.get("dialogue"))
-    scene = _scene_parts(record.get("scene"))
+    scene = _split_scene(record.get("scene"))
     line = {name: value for name, value in record.items() if name not in _REPLACED}
     line |= {
         "lang": language_code(record.get("lang")),
@@ -84,8 +85,8 @@ def line_of_released(record: Record) -> Fields:
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str]:
-    """Returns role -> name from ``names``, a list with a name or null for each of ``turns``. A role
-    whose turns are all null is left out. Raises RecordError for two names of one role."""
+    """Returns a mapping from role to model name. ``names`` has a name or None for each of
+    ``turns``. A role without names is left out. Raises RecordError if a role has two names."""
     models: dict[str, str] = {}
     if names is None or not isinstance(turns, list):
         return models
@@ -100,9 +101,9 @@ def _models_by_role(names: object, turns: object) -> dict[str, str]:
     return models
 
 
-def _scene_parts(scene: object) -> dict[str, str]:
-    """Returns scene, persona and gender from the request's text. A text without marked lines is the
-    scene; the line of the language is dropped."""
+def _split_scene(scene: object) -> dict[str, str]:
+    """Returns scene, persona and gender from ``scene``, the text of a request. The line of the
+    language is dropped. A text without marked lines is all scene."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in parse_text("scene", scene or "").splitlines():
@@ -118,11 +119,11 @@ def _scene_parts(scene: object) -> dict[str, str]:
 def _label_fields(labels: object) -> Fields:
     """Returns the label fields of the line format.
 
-    ``labels`` have the line format, or are GPT-4.1's JSON of MEDAL's evaluation prompt (Table
-    11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
-    comment. Raises RecordError for a text that is not JSON.
+    ``labels`` are in the line format already, or they are GPT-4.1's answer to MEDAL's evaluation
+    prompt (Table 11): a JSON object, as an object or a text. In an answer a label is a number
+    (``"unsafe": 1``) or an object with a comment. Raises RecordError if a text is not JSON.
     """
-    answer = json_in(labels, "labels")
+    answer = parse_if_json(labels, "labels")
     if not answer:
         return {}
     if not isinstance(answer, Mapping):

@@ -25,10 +25,10 @@ MAY_THINK = re.compile(r"[<\[◁]")  # no other text has tags
 
 
 def without_thoughts(answer: str) -> tuple[str, int]:
-    """Returns an answer without its thoughts, and their number.
+    """Returns ``answer`` without thoughts, and the number of thoughts.
 
-    A thought is text between think tags, before a closing tag that has no opening tag, or after an
-    opening tag that has no closing tag.
+    A thought is text between think tags, before a closing tag without an opening tag, or after an
+    opening tag without a closing tag.
 
     >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
@@ -50,7 +50,8 @@ def without_thoughts(answer: str) -> tuple[str, int]:
 
 
 def thoughts_on_one_line(transcript: str) -> str:
-    """Returns a transcript in which no line of a thought looks like the line of a speaker."""
+    """Returns ``transcript`` with the line breaks in each closed thought replaced by spaces. So no
+    line of a thought is taken for the line of a speaker."""
 
     def on_one_line(thought: re.Match[str]) -> str:
         if thought["end"]:

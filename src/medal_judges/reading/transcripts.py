@@ -30,8 +30,8 @@ _SPOKEN = re.compile(
 _RULE = re.compile(r"\s*([-=*_#~])\1\1")
 
 
-def _speaker(line: str) -> tuple[str, str] | None:
-    """Returns the speaker and the text of a line; None for a line without a speaker."""
+def _split_speaker(line: str) -> tuple[str, str] | None:
+    """Returns the speaker and the text of ``line``, None if it has no speaker."""
     match = _SPOKEN.match(line)
     if match is None:
         return None
@@ -39,25 +39,26 @@ def _speaker(line: str) -> tuple[str, str] | None:
     return name, line[match.end() :].lstrip()
 
 
-def is_transcript(text: str) -> bool:
-    """Says whether the first line of ``text`` is a line of a speaker in ROLE_WORDS."""
-    spoken = _speaker(text.lstrip().partition("\n")[0])
+def begins_with_role(text: str) -> bool:
+    """Returns whether the first line of ``text`` has a speaker that is in ROLE_WORDS."""
+    spoken = _split_speaker(text.lstrip().partition("\n")[0])
     return spoken is not None and spoken[0].lower() in ROLE_WORDS
 
 
-def begins_transcript(line: str) -> bool:
-    """Says whether ``line`` has a speaker, known or not, or separates chats."""
-    return _speaker(line) is not None or _RULE.match(line) is not None
+def may_begin_transcript(line: str) -> bool:
+    """Returns whether ``line`` has a speaker, known or unknown, or is a rule such as ``---``."""
+    return _split_speaker(line) is not None or _RULE.match(line) is not None
 
 
-def chats_of_transcript(
+def split_transcript(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields the number of the first line of each chat in ``text``, and the chat as ``messages``.
+    """Yields each chat in ``text``: the number of its first line, and a record with its text as
+    ``messages``.
 
-    A line such as ``---``, or ``=== Chat 2 ===``, separates two chats if the next line is one of a
-    speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between. Any other such
-    line is text of an answer.
+    A rule such as ``---`` or ``=== Chat 2 ===`` separates two chats if the next line begins with a
+    speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between rule and speaker.
+    Any other rule is part of a turn.
     """
     speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
@@ -65,7 +66,7 @@ def chats_of_transcript(
     follows = False  # whether a known speaker's line is next
     for number in range(len(lines), 0, -1):
         line = lines[number - 1]
-        spoken = _speaker(line)
+        spoken = _split_speaker(line)
         if follows and _RULE.match(line):
             starts.append(number)
         if spoken is not None and spoken[0].lower() in speakers:
@@ -82,12 +83,12 @@ def chats_of_transcript(
             yield start + 1, {"messages": "\n".join(chat)}
 
 
-def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
-    """Returns the messages of ``text``, each with ``role`` and ``content``.
+def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
+    """Returns the messages in ``text``, each with ``role`` and ``content``.
 
-    A line begins a turn if its first word is a known name of a speaker or is in ``roles``. Other
-    lines (``Note: ...`` in an answer) belong to the turn before. Raises RecordError if the user or
-    the assistant is missing, and ConfigError if ``roles`` has the role ``*``.
+    A line begins a new message if it begins with a speaker in ROLE_WORDS or ``roles``. Any other
+    line (``Note: ...`` in an answer) continues the message before. Raises RecordError if the user
+    or the assistant has no message, and ConfigError if ``roles`` has the name ``*``.
     """
     if OTHERS in roles:
         problem = (
@@ -100,7 +101,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
     names: dict[str, None] = {}
     messages: list[Fields] = []
     for line in thoughts_on_one_line(text).splitlines():
-        spoken = _speaker(line)
+        spoken = _split_speaker(line)
         if spoken is not None:
             names[spoken[0]] = None
         if spoken is not None and spoken[0].lower() in role_by_name:

@@ -16,19 +16,20 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column of the conversation's id in ``record``, a row that is a turn. ``columns``
-    may name it."""
+    """Returns the column of ``record``, a row that is one turn, with the id of the turn's
+    conversation. ``columns`` may name it as the column of ``id``."""
     return columns.fields.get("id") or columns.column(record, "conversation")
 
 
-def chat_of_turns(
+def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Returns the chat ``chat_id`` with its messages in order and the columns that are equal in all
-    its ``rows``, and the columns that differ, with all their values, which are dropped. The chat's
-    time is the first turn's. ``counts`` counts chats whose times are not readable.
+    """Merges the ``rows`` of the chat ``chat_id``, each one turn, into one record.
 
-    Raises RecordError for an unknown speaker.
+    Returns two mappings. The first is the chat: its messages in order, and the columns with the
+    same value in all rows. Its time is that of the first turn. The second has the columns whose
+    values differ, with all their values. They are not in the chat. ``counts`` counts chats whose
+    times cannot be read. Raises RecordError if a speaker is unknown.
     """
     turns: list[Fields] = []
     used: set[str] = set()
@@ -60,14 +61,14 @@ def chat_of_turns(
 
 
 def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
-    """Returns the turns of a chat in order: by the column ``order``, by time if every row has one,
-    or as in the file. Turns of one time keep the order of the file. Raises RecordError for times
-    with and without a zone."""
+    """Returns ``turns`` in order: by the column ``order``, otherwise by time if every time can be
+    read, otherwise as in the file. Turns of the same time keep the order of the file. Raises
+    RecordError if only some times have a time zone."""
     for field in ("order", "time"):
         values = [turn[field] for turn in turns]
         if all(value in (None, "") for value in values):
             continue
-        keys = sort_keys(values)
+        keys = comparable_values(values)
         if keys is None:
             counts["chats in the order of the file: some times are not readable"] += 1
             continue
@@ -83,8 +84,8 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
     return turns
 
 
-def sort_keys(values: Sequence[object]) -> list[Any] | None:
-    """Returns the numbers, or the instants of ISO times, of ``values``. Returns None if one of them
+def comparable_values(values: Sequence[object]) -> list[Any] | None:
+    """Returns ``values`` as numbers, or as instants if they are ISO times. Returns None if a value
     is neither."""
     import pandas as pd
 

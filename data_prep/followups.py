@@ -57,16 +57,12 @@ class PoolGeneration(Config):
     @model_validator(mode="after")
     def _judge_fits(self) -> PoolGeneration:
         if self.strategy == "selfmap" and len(self.llms) != 1:
-            raise ValueError(
-                "selfmap needs exactly one model in llms: the one that will judge"
-            )
+            raise ValueError("give llms one model for selfmap: the one that will judge")
         names = [
             llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms
         ]
         if self.strategy == "craft" and self.judge in names:
-            raise ValueError(
-                f"craft: {self.judge} will judge, so it must not be in llms"
-            )
+            raise ValueError(f"craft: {self.judge} will judge. Leave it out of llms")
         return self
 
 

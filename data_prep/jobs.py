@@ -35,7 +35,7 @@ from medal_judges.storage.runs import hash_or_name
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run
-START_AGAIN = "give another --out, or start again from the beginning with --overwrite"
+START_AGAIN = "Type another --out, or start again from the beginning with --overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +99,18 @@ class Agents:
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
             raise ConfigError(
-                "--max-cost needs a model behind an API", hint="leave it out"
+                "--max-cost needs a model behind an API", hint="Leave it out"
             )
         for model in models:
             if model.limiter is not None and model.limiter.limit is not None:
                 problem = (
                     f"--max-cost cannot be combined with llm.max_cost of {model.name}"
                 )
-                raise ConfigError(problem, hint="leave out one of them")
+                raise ConfigError(problem, hint="Leave one of them out")
             if model.cost(Usage()) is None and not model.private:
                 raise ConfigError(
                     f"the price of {model.name} is unknown, so --max-cost cannot be guaranteed",
-                    hint="give its llm prices: FILE, with models: {NAME: {input: X, output: Y}}",
+                    hint="Give its llm prices: FILE, with models: {NAME: {input: X, output: Y}}",
                 )
         limiter = CostLimiter(max_cost)
         for model in models:
@@ -327,7 +327,7 @@ class JobRunner(ABC, Generic[J]):
             if self._failed[agent] >= AGENT_FAILURES:
                 raise MedalError(
                     f"{agent} failed {AGENT_FAILURES} times in a row: {reason}",
-                    hint="run the same command again: it resumes from here",
+                    hint="Type the same command again. It resumes from here",
                 )
             return
         self.requests += not usage.from_cache

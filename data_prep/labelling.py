@@ -150,18 +150,18 @@ def require_labellable(
                 f"row {row.id!r} is about one turn; medal label judges whole dialogues"
             )
             raise MedalError(
-                problem, hint="medal score --level last judges last answers"
+                problem, hint="To judge last answers, type: medal score --level last"
             )
         if need_lang and row.dialogue.lang == UNKNOWN_LANGUAGE:
             raise MedalError(
                 f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
-                hint="give each row its ISO 639-1 code, or leave the check out: --users skip",
+                hint="Give each row its ISO 639-1 code, or leave the check out: --users skip",
             )
     if with_labels and not replace_labels:
         raise MedalError(
             f"{with_labels} of {count} rows have labels already",
-            hint=f"--replace-labels replaces them in the output and moves them to {EARLIER!r}; "
-            "FILE is not changed; --users only checks the users and keeps the labels",
+            hint=f"Type --replace-labels, which writes new labels and moves these to {EARLIER!r}. "
+            "Or type --users only, which checks the users and keeps the labels",
         )
 
 
@@ -288,7 +288,7 @@ def _judgement_of(
     if judgement is None:
         raise MedalError(
             f"no judgement of row {row.id!r}: FILE was changed while it was labelled",
-            hint="run the same command again",
+            hint="Type the same command again",
         )
     return judgement
 

@@ -189,7 +189,7 @@ class TranslationRunner(JobRunner[Translation]):
         for job in translations:
             if self.jobs.setdefault(job.id, job) is not job:
                 problem = f"two dialogues have the id {job.row.id!r}"
-                raise MedalError(problem, hint="leave one of them out")
+                raise MedalError(problem, hint="Leave one of them out")
         self.replay()
         open_jobs = []
         for job in translations:
@@ -319,5 +319,5 @@ def require_targets(languages: Sequence[str], source: str = "en") -> None:
         typed = ", ".join(languages) or "nothing"
         raise ConfigError(
             f"--to takes languages, each once and not {source!r}; got {typed}",
-            hint="for example --to zh --to de",
+            hint="Type for example --to zh --to de",
         )

@@ -29,7 +29,7 @@ def dry_run(
     if not models:
         raise ConfigError(
             "this judge uses no language model: there is nothing to estimate",
-            hint="leave out --dry-run",
+            hint="Leave --dry-run out",
         )
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     texts = []

@@ -56,7 +56,7 @@ class JudgeChoice:
         if setting is None:
             raise ConfigError(
                 f"{self.source} uses no language model",
-                hint="--dry-run, --max-cost and --no-cache are for judges that do",
+                hint="Leave --dry-run, --max-cost and --no-cache out",
             )
         return _group(setting)
 
@@ -100,7 +100,7 @@ class JudgeChoice:
                 choice.llm()
                 raise ConfigError(
                     "--max-cost is for judges that use a language model through an API",
-                    hint="leave it out: a local model costs nothing",
+                    hint="Leave it out: a local model costs nothing",
                 )
 
             def limited(llm: dict[str, Any]) -> dict[str, Any]:

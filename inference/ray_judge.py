@@ -46,7 +46,7 @@ def open_on_ray(
         raise ConfigError(
             "--workers starts an engine with one GPU in each process, and "
             "llm.engine.tensor_parallel_size shares a model over several",
-            hint="leave --workers out: one engine uses all of these GPUs",
+            hint="Leave --workers out: one engine uses all of these GPUs",
         )
     try:
         import ray
@@ -69,8 +69,8 @@ def open_on_ray(
         reason = (str(error).strip().splitlines() or [""])[-1]
         raise MedalError(
             f"the Ray cluster ended the run: {type(error).__name__}: {reason}",
-            hint="finished judgements are written; the same command resumes. If processes were "
-            "killed: fewer --workers",
+            hint="Type the same command again: finished judgements are kept. If processes were "
+            "killed, type fewer --workers",
         ) from error
     finally:
         ray.shutdown()
@@ -88,8 +88,8 @@ def gpu_share(gpus: float, processes: int) -> float:
 def _refuse_server(uses_server: bool) -> None:
     if uses_server:
         raise ConfigError(
-            "--workers is for local models; this judge sends requests to a server",
-            hint="leave it out: one process sends llm.max_in_flight requests at a time and keeps "
+            "--workers is for local models, and this judge sends requests to a server",
+            hint="Leave it out: one process sends llm.max_in_flight requests at a time and keeps "
             "one cost limit over all of them",
         )
 

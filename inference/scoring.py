@@ -308,7 +308,7 @@ def score_to_file(
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
             f"judgements cannot be written to {out}",
-            hint="name a file that ends in .jsonl, .parquet or .csv",
+            hint="Type a file that ends in .jsonl, .parquet or .csv",
         )
     lines = jsonl_path(out)
     run = options.run(judge)
@@ -319,8 +319,8 @@ def score_to_file(
         lines.unlink(missing_ok=True)
     elif out.exists() and not lines.exists():
         raise MedalError(
-            f"{out} cannot be resumed; left unchanged: {lines.name} is missing",
-            hint="give another --out, or --overwrite to start again",
+            f"{out} cannot be resumed and was left unchanged: {lines.name} is missing",
+            hint="Type another --out, or --overwrite to start again",
         )
     for path in (earlier_file(lines), lines):
         Journal(path, run).require_run()
@@ -490,8 +490,8 @@ def _require_judgements(lines: Path) -> None:
             is_own = is_own or stream.read(5) == b'{"id"'
     if not is_own:
         raise MedalError(
-            f"{lines} exists but is not a judgements file; left unchanged",
-            hint="give another --out",
+            f"{lines} is not a file of judgements and was left unchanged",
+            hint="Type another --out",
         )
 
 

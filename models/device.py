@@ -31,7 +31,9 @@ def torch_device(device: Device) -> torch.device:
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         # AssertionError: torch without CUDA asserts that it has it.
-        raise ConfigError(f"no device {str(device)!r} here: {error}") from error
+        raise ConfigError(
+            f"no device {str(device)!r} here. Type --device cpu: {error}"
+        ) from error
     return chosen
 
 
@@ -52,7 +54,7 @@ def torch_dtype(name: str) -> torch.dtype:
     import torch
 
     if name not in DTYPES:
-        raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
+        raise ConfigError(f"dtype {name!r}: expected one of {', '.join(DTYPES)}")
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 

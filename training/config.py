@@ -153,11 +153,11 @@ class TrainConfig(Config):
         twice = any(getattr(self, part) for part in self.split)
         if twice or sum(self.split.values()) >= 1:
             raise ValueError(
-                "split: shares add up to less than 1; no part has entries and a share"
+                "split: shares must add up to less than 1. Give a part entries or a share, not both"
             )
         if self.split and any(entry.plant is not None for entry in self.train):
             raise ValueError(
-                "split divides labelled rows; plant needs entries for each part"
+                "split divides labelled rows. For plant, give entries for each part"
             )
         if self.model.by_steps:
             patience = self.early_stopping_patience

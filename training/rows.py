@@ -83,9 +83,7 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
         loaded = divide(loaded, config.split, config.seed)
     train = rows_of(loaded, ["train"])
     if not train:
-        raise ConfigError(
-            "no training rows", hint="check the `train` entries of the config"
-        )
+        raise ConfigError("no training rows. Check the `train` entries of the config")
     check_leaks(train, rows_of(loaded, PARTS[1:]))
     return loaded
 
@@ -220,12 +218,12 @@ def dimension_names(
         if dimension not in judge_dimensions:
             raise ConfigError(
                 f"{entry.source}: the rubric has no dimension {dimension!r}",
-                hint=f"it has: {', '.join(judge_dimensions)}",
+                hint=f"Use one of: {', '.join(judge_dimensions)}",
             )
         if label not in labels:
             raise ConfigError(
                 f"{entry.source}: no row has a label {label!r}",
-                hint=f"its labels: {', '.join(sorted(labels))}",
+                hint=f"Use one of: {', '.join(sorted(labels))}",
             )
     return dict(dimensions)
 
@@ -251,13 +249,13 @@ def fit_unit_map(
     if scale is None:
         raise ConfigError(
             f"{entry.source}: the scale of {label!r} has no bounds",
-            hint="set rescale: standardise, or rescale: [low, high]",
+            hint="Set rescale: standardise, or rescale: [low, high]",
         )
     low, high = scale
     if low == high:
         raise ConfigError(
             f"{entry.source}: rescale of {label!r}: {low:g} and {high:g} are equal",
-            hint="rescale: [1, 5], two different numbers",
+            hint="Write two different numbers: rescale: [1, 5]",
         )
     return UnitMap(low, high - low)
 
@@ -319,7 +317,8 @@ def divide(
     for part in split:
         if not rows_of(divided, [part]):
             raise ConfigError(
-                f"split: no row is in {part}", hint="a larger share, or another seed"
+                f"split: no row is in {part}",
+                hint="Type a larger share, or another seed",
             )
     leaks = find_leaks(rows_of(divided, PARTS[:1]), rows_of(divided, PARTS[1:]))
     repeating = {leak.train_id for leak in leaks}
@@ -351,7 +350,7 @@ def divide_entry(
     if len(splits) > 1:
         raise ConfigError(
             f"split: rows of {source} have splits already: {', '.join(splits)}",
-            hint=f"leave out split, or read {source}:train",
+            hint=f"Leave split out, or read {source}:train",
         )
     by_part: dict[str, list[LabelledDialogue]] = {"train": []}
     for row in entry_rows.rows:

@@ -105,8 +105,8 @@ def require_run_folder(folder: Path) -> None:
     # A run that was stopped has only its checkpoints.
     if names and {"judge.json", CHECKPOINTS}.isdisjoint(names):
         raise ConfigError(
-            f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
-            hint="name a new folder: output_dir=FOLDER",
+            f"output_dir {folder} has files not of medal train: {', '.join(names[:5])}",
+            hint="Type a new folder: output_dir=FOLDER",
         )
 
 
@@ -128,7 +128,7 @@ def learnable(
     if not learnt:
         raise ConfigError(
             f"no training row has a label of {', '.join(lacking)}",
-            hint="an entry's columns maps columns, dimensions: {LABEL: DIMENSION} labels",
+            hint="Give an entry columns: {COLUMN: LABEL} or dimensions: {LABEL: DIMENSION}",
         )
     if lacking:
         logger.warning(
@@ -153,7 +153,7 @@ def require_known_names(
         if unknown:
             raise ConfigError(
                 f"{setting}: the rubric has no dimension {', '.join(sorted(unknown))}",
-                hint=f"it has: {', '.join(sorted(names))}",
+                hint=f"Use one of: {', '.join(sorted(names))}",
             )
 
 

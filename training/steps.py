@@ -51,7 +51,7 @@ def fit_by_steps(
     folder = Path(config.output_dir)
     if config.early_stopping_patience and not rows.validation:
         raise ConfigError(
-            "early_stopping_patience: the validation entries have no labelled row"
+            "early_stopping_patience: give validation entries with labelled rows"
         )
     args = training_arguments(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
@@ -178,7 +178,7 @@ def copy_start_weights(
     if not copied:
         raise ConfigError(
             f"start: none of the {len(saved)} tensors in {folder} fits by name and shape",
-            hint="start from a folder that medal train wrote with the same model settings",
+            hint="Start from a folder that medal train wrote with the same model settings",
         )
     logger.warning("start: copied %s of %s tensors of %s", copied, len(saved), folder)
 

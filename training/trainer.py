@@ -48,7 +48,7 @@ def judge_dataset(
     Raises ConfigError for no examples.
     """
     if not examples:
-        raise ConfigError("a dataset of a judge needs an example")
+        raise ConfigError("give the dataset one example or more")
     names = [head.dimension.name for head in judge.heads]
     sources = sorted({example.source for example in examples})
     records: list[dict[str, Any]] = []
@@ -148,12 +148,12 @@ class JudgeTrainer(Trainer):
                 raise ConfigError(
                     f"JudgeTrainer takes no {name}: it trains the judge that it is given, and its "
                     "statistics are of that judge's dimensions",
-                    hint="override JudgeTrainer.statistics for others",
+                    hint="To change the statistics, override JudgeTrainer.statistics",
                 )
         for name in ("train_dataset", "eval_dataset"):
             dataset = options.get(name)
             if dataset is not None and not len(dataset):
-                raise ConfigError(f"{name} is empty", hint="leave it out")
+                raise ConfigError(f"{name} is empty", hint="Leave it out")
         self.judge = model
         # The loss is divided by the number of examples, below. Without this the Trainer passes that
         # number on to the model, and multiplies by accumulation and processes what ignores it.
@@ -171,7 +171,7 @@ class JudgeTrainer(Trainer):
         if launched_processes() > 1 and self.strategy() == "single":
             raise ConfigError(
                 f"{launched_processes()} processes were launched, and each would train alone",
-                hint="leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
+                hint="Leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
             )
 
     def loss_of_targets(
@@ -275,7 +275,7 @@ class JudgeTrainer(Trainer):
         if metric is not None and metric.removeprefix("eval_") not in names:
             raise ConfigError(
                 f"args.metric_for_best_model: this run has no {metric!r}",
-                hint=f"it has: {', '.join(sorted(names))}",
+                hint=f"Use one of: {', '.join(sorted(names))}",
             )
 
     def loaded_step(self) -> int:
@@ -405,6 +405,6 @@ class StopAtNaN(TrainerCallback):
             if value is not None and not math.isfinite(float(value)):
                 raise MedalError(
                     f"{name} is {value} at step {state.global_step}: the run stopped",
-                    hint="lower args.learning_rate, or leave out args.bf16 and args.fp16; its last "
+                    hint="Lower args.learning_rate, or leave args.bf16 and args.fp16 out. The last "
                     f"checkpoint is in {args.output_dir}",
                 )

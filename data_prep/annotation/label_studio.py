@@ -78,7 +78,9 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
             path, None, f"not a JSON export: {error}", hint=_EXPORT
         ) from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise DataError(path, None, "expected a list of tasks", hint=_EXPORT)
+        raise DataError(
+            path, None, "expected a list of tasks in the file", hint=_EXPORT
+        )
     for number, task in enumerate(tasks, 1):
         try:
             yield from _answers(task, f"{path}: task {task.get('id', number)}")
@@ -117,7 +119,9 @@ def _text(value: Mapping[str, Any]) -> str:
     """Returns the answer in the value of a result. Raises ValueError for one of another tag."""
     kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
     if not kinds:
-        raise ValueError(f"a tag with {', '.join(value)}, which the package has not")
+        raise ValueError(
+            f"a tag with {', '.join(value)}, which is unknown. Leave it out"
+        )
     answer = value[kinds[0]]
     if isinstance(answer, list):
         return " / ".join(map(str, answer))

@@ -53,15 +53,17 @@ def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
         if not _NAME.fullmatch(name) or set(name) == {"."}:
             raise ConfigError(
                 f"annotator {text!r}: a name has letters, digits and . _ @ + - only",
-                hint="--annotator ana, or with languages: --annotator ana:en,pt",
+                hint="Type --annotator ana, or with languages --annotator ana:en,pt",
             )
         if name.lower() in map(str.lower, annotators):  # some file systems ignore case
-            raise ConfigError(f"annotator {name.lower()!r} is named twice")
+            raise ConfigError(
+                f"annotator {name.lower()!r} is there twice. Leave one out"
+            )
         try:
             annotators[name] = [language_code(p) for p in langs.split(",") if p.strip()]
         except RecordError as error:
             raise ConfigError(
-                f"annotator {text!r}: not a language code such as 'en'"
+                f"annotator {text!r}: type a language code such as 'en' after the colon"
             ) from error
     return annotators
 
@@ -87,7 +89,7 @@ def assign(
     if unread := [lang for lang, names in readers.items() if not names]:
         raise ConfigError(
             f"no annotator reads {', '.join(map(repr, unread))}",
-            hint="--annotator NAME:LANG",
+            hint="Type --annotator NAME:LANG",
         )
     shares: dict[str, list[str]] = {name: [] for name in annotators}
     rng = np.random.default_rng(seed)
@@ -126,11 +128,11 @@ def new_project(
     no rows and for rows that judge a single turn.
     """
     if not rows:
-        raise MedalError("there is no dialogue to annotate")
+        raise MedalError("the files hold no dialogue. Give files of chats")
     if turns := [row.id for row in rows if row.level == "turn"]:
         raise MedalError(
             f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
-            hint="only whole dialogues are annotated: give rows of level dialogue",
+            hint="Give rows of level dialogue: only whole dialogues are annotated",
         )
     by_key = {key_of(row.id): row for row in rows}
     people = parse_annotators(annotators)
@@ -141,8 +143,7 @@ def new_project(
         names = ", ".join(sorted(set(langs.values())))
         raise ConfigError(
             f"no dialogue is left for {', '.join(idle)}",
-            hint=f"languages of the dialogues: {names}; a higher --per-dialogue gives more to "
-            "everybody",
+            hint=f"The dialogues are in: {names}. A higher --per-dialogue gives more to everybody",
         )
     return Project(by_key, dimensions, assignments, seed)
 
@@ -153,7 +154,7 @@ def _require_no_project(folder: Path) -> None:
     if is_foreign or (folder / PROJECT_FILE).exists():
         raise MedalError(
             f"{folder} holds an annotation project already, or another {ROWS_FILE}",
-            hint="give another folder to --out",
+            hint="Type another --out",
         )
 
 
@@ -211,7 +212,7 @@ def load_project(folder: Path) -> Project:
     """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises MedalError
     if there is none or its files were changed."""
     path = folder / PROJECT_FILE
-    hint = "give the folder that medal annotate export wrote"
+    hint = "Give the folder that medal annotate export wrote"
     if not path.is_file():
         raise DataError(path, None, "no such file", hint=hint)
     try:

@@ -109,7 +109,7 @@ def load_guidelines(
     if setting not in guidelines.settings:
         raise ConfigError(
             f"{name_or_path}: no setting {setting!r}",
-            hint=f"it has: {', '.join(guidelines.settings)}",
+            hint=f"Use one of: {', '.join(guidelines.settings)}",
         )
     intro = (guidelines.settings[setting], *guidelines.intro)
     return guidelines.model_copy(update={"intro": intro})
@@ -130,7 +130,7 @@ def dimensions_to_ask(
         if dimension.kind == "continuous":
             raise ConfigError(
                 f"rubric {rubric}: {dimension.name!r} is continuous, so there is nothing to choose",
-                hint="make it ordinal, with whole numbers from low to high",
+                hint="Make it ordinal, with whole numbers from low to high",
             )
     return dimensions
 

@@ -110,7 +110,7 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
                     path,
                     number,
                     f"the first row has no column {', '.join(map(repr, missing))}",
-                    hint="type the name into the first row as exported",
+                    hint="Type the name into the first row as exported",
                 )
             continue
         row = dict(zip(head, texts, strict=False))
@@ -120,7 +120,9 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
             where = f"{path}: row {number}"
             yield Answer(where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free)
     if not head:
-        raise DataError(path, None, "an empty sheet")
+        raise DataError(
+            path, None, "the sheet is empty. Give the sheet that an annotator filled"
+        )
 
 
 def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:

@@ -110,8 +110,8 @@ def corpus_statistics(
     for row in dialogues:
         if row.id in answers:
             raise MedalError(
-                f"the id {row.id!r} occurs twice; its dialogue would be counted twice",
-                hint="give every dialogue in one file only",
+                f"the id {row.id!r} occurs twice, so its dialogue would be counted twice",
+                hint="Give every dialogue in one file only",
             )
         answers[row.id] = _mean_answers(row, scales, between)
         lang = row.dialogue.lang
@@ -164,7 +164,7 @@ def _mean_answers(
             raise MedalError(
                 f"row {row.id!r}: {name} is on the scale {rating.scale}, and on {scales[name]} in "
                 "rows before it",
-                hint="count each file by itself",
+                hint="Give one file at a time",
             )
         if not {0, 1}.issuperset(rating.given_values):
             between.add(name)

@@ -194,7 +194,9 @@ def label_rules(rubric: str = "medal") -> LabelRules:
     it has no ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
-        raise ConfigError(f"rubric {rubric}: curation needs a dimension 'overall'")
+        raise ConfigError(
+            f"rubric {rubric}: add a dimension 'overall', which curation needs"
+        )
     issues = [name for name, d in dimensions.items() if d.is_issue]
     selected_by = tuple(name for name in issues if name != "other")
     return LabelRules(selected_by, tuple({*issues} & {"other"}), dimensions["overall"])
@@ -226,7 +228,9 @@ def read_pool(
         for row in stream_spec(spec, reading=report, options=options.reading):
             lang = row.dialogue.lang
             if row.id in ids:
-                raise DataError(spec, None, f"two rows have the id {row.id!r}")
+                raise DataError(
+                    spec, None, f"two rows have the id {row.id!r}. Rename one"
+                )
             ids.add(row.id)
             langs.add(lang)
             if options.lang and lang not in options.lang:
@@ -249,6 +253,6 @@ def read_pool(
             None,
             f"no dialogue to select from: {len(left_out)} left out, languages there: "
             f"{', '.join(sorted(langs)) or 'none'}",
-            hint="label the dialogues first: medal label",
+            hint="Label the dialogues first. Type: medal label FILE --out labelled.jsonl",
         )
     return candidates, sorted(left_out, key=lambda line: (line["lang"], line["id"]))

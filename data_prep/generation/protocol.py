@@ -137,7 +137,7 @@ class GenerateConfig(Config):
     @model_validator(mode="after")
     def _distinct(self) -> GenerateConfig:
         if len(set(self.languages)) < len(self.languages):
-            raise ValueError("languages: a language is given twice")
+            raise ValueError("languages: give each language once")
         return self
 
     def agents(self, speaking: Sequence[str] | None = None) -> dict[str, LLMConfig]:
@@ -153,7 +153,7 @@ class GenerateConfig(Config):
         """Returns the names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError
         for an unknown name."""
         if unknown := [name for name in chatbots if name not in self.chatbots]:
-            hint = f"it has: {', '.join(self.chatbots)}"
+            hint = f"Use one of: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
         return list(chatbots) or [*self.chatbots]
 
@@ -372,7 +372,7 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
         raise ConfigError(
             f"reply.prompt: {prompts['reply'].name} has a part 'user', but a chatbot gets the "
             "dialogue as a chat",
-            hint="put it into 'system'",
+            hint="Put its text into 'system'",
         )
     return prompts
 

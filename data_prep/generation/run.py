@@ -96,8 +96,8 @@ class Outputs:
             record = None
         if record is None:
             raise MedalError(
-                f"{self.folder} has files of something else than medal generate",
-                hint="give another folder with --out DIR",
+                f"{self.folder} has files that medal generate did not write",
+                hint="Type another folder: --out FOLDER",
             )
         return dict(record)
 

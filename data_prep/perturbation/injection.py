@@ -123,7 +123,7 @@ def injected_set(
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
             f"cannot inject {', '.join(map(repr, unknown))}",
-            hint=f"known: {', '.join(ISSUES)}",
+            hint=f"Use one of: {', '.join(ISSUES)}",
         )
     rows = list(dialogues)
     donors = Donors.of(rows)

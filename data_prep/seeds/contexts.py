@@ -201,7 +201,7 @@ def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
             path,
             None,
             "no such file of scenes or personas",
-            hint="give the path of the file as published (ATOMIC10X.jsonl, persona.jsonl), or "
+            hint="Give the path of the file as published (ATOMIC10X.jsonl, persona.jsonl), or "
             "'embedded' for the shipped set (contexts.scenes=embedded, contexts.personas=embedded)",
         )
     return read_records(path, parse)
@@ -287,14 +287,14 @@ def contexts_for(
     if len(groups) < config.n:
         raise ConfigError(
             f"contexts: {config.file} has {len(groups)} contexts, not {config.n}",
-            hint=f"contexts.n={len(groups)}",
+            hint=f"Type contexts.n={len(groups)}",
         )
     groups = dict(itertools.islice(groups.items(), config.n))
     for name, contexts in groups.items():
         if missing := [lang for lang in languages if lang not in contexts]:
             raise ConfigError(
                 f"contexts: {name} in {config.file} has no {missing[0]!r}",
-                hint=f"it has: {', '.join(contexts)}; medal data seeds --lang adds languages",
+                hint=f"Use one of: {', '.join(contexts)}. More: medal data seeds --lang",
             )
     chosen: list[SeedContext] = []
     for contexts in groups.values():
@@ -338,7 +338,7 @@ def draw(
         raise ConfigError(
             f"{n} contexts were requested, but {len(scenes)} gender-neutral scenes and "
             f"{len(people)} personas make only {len(scenes) * len(people)}",
-            hint="request fewer, or give larger files of scenes and personas",
+            hint="Type a lower number, or give larger files of scenes and personas",
         )
     # The quadrants of the circumplex (Russell, 1980) with their states.
     quadrants = read_yaml("seeds/affects")
@@ -377,7 +377,7 @@ def in_languages(
     """
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(
-            f"languages: each once, at least one, not {' '.join(languages)!r}"
+            f"languages: give one or more, each once, not {' '.join(languages)!r}"
         )
     countries = {}
     for lang in languages:

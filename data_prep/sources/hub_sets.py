@@ -43,7 +43,7 @@ def hub_folder(repository: str) -> str:
         problem = str(error).strip().partition("\n")[0]
         raise SourceError(
             f"the data set {repository} is not here: {type(error).__name__}: {problem}",
-            hint=f"with a network: hf download --repo-type dataset {repository}; copy the "
+            hint=f"With a network, type: hf download --repo-type dataset {repository}; copy the "
             "Hugging Face cache ($HF_HOME) here, or give a JSONL file instead",
         ) from error
 

@@ -47,7 +47,7 @@ def check_leaks(
     raise LeakError(
         f"{len({leak.train_id for leak in leaks})} training rows are also in the held-out rows:"
         "\n" + "\n".join(examples),
-        hint="split by conversation (`group`), or remove these rows from training",
+        hint="Split by conversation (`group`), or remove these rows from training",
     )
 
 

@@ -80,7 +80,7 @@ def parse_spec(text: str) -> DataSpec:
     for word in words:
         if word not in kinds:
             problem = f"{text!r}: {word!r} is not a part, level or split"
-            hint = f"{did_you_mean(word, list(kinds))}known: {', '.join(kinds)}"
+            hint = f"{did_you_mean(word, list(kinds))}Use one of: {', '.join(kinds)}"
             raise SourceError(problem, hint=hint)
         fields[kinds[word]] = word
     return DataSpec(name=name, **fields)
@@ -97,7 +97,9 @@ def get_source(name: str) -> Source:
     """Returns the source called ``name``. Raises SourceError with the nearest names."""
     if name not in SOURCES:
         guess = did_you_mean(name, SOURCES, 2)
-        hint = f"{guess}known: {', '.join(SOURCES)}; or the path of a file: {', '.join(ENDINGS)}"
+        hint = (
+            f"{guess}Use one of: {', '.join(SOURCES)}, or a file ({', '.join(ENDINGS)})"
+        )
         raise SourceError(f"no source {name!r}", hint=hint)
     return SOURCES[name]
 
@@ -130,7 +132,9 @@ def stream_spec(
     if splits and is_empty:
         missing = " and ".join(filter(None, (spec.level, spec.split)))
         known = ", ".join(sorted(splits))
-        raise SourceError(f"{text!r}: no row is {missing}; its splits: {known}")
+        raise SourceError(
+            f"{text!r}: no row is {missing}. Use one of its splits: {known}"
+        )
 
 
 def _all_rows(
@@ -142,7 +146,7 @@ def _all_rows(
         return
     source = get_source(spec.name)
     if source.package is not None:
-        hint = f"give a file in the line format instead of {source.name}"
+        hint = f"Give a file in the line format in place of {source.name}"
         yield from _in_form(READERS[source.name](), source.package, source, hint)
     for part in _parts(source, spec):
         yield from _part_rows(source, part, reading)
@@ -168,9 +172,7 @@ def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) 
 
     Raises SourceError if neither is here, or the public file is not the expected one.
     """
-    hint = (
-        f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
-    )
+    hint = f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} names"
     local = find_local(part)
     if local is not None and local.name == part.line_file:
         rows: Rows = read_labelled(local, reading=reading)

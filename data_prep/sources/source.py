@@ -93,14 +93,14 @@ def fetch(part: SourceFile) -> Path:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)
     target = cache_folder() / part.public_file
     if target.is_file():
-        hint = "it is another file or version: replace it with the right one"
+        hint = "It is another file or version. Replace it with the right one"
         _require_checksum(target, part, str(target), hint)
         return target
     if is_offline():
         raise SourceError(
             f"{part.public_file} is not here and the network is disabled",
-            hint=f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} "
-            "names, or with a network and without HF_HUB_OFFLINE: medal data fetch NAME",
+            hint=f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} "
+            "names, or with a network and without HF_HUB_OFFLINE type: medal data fetch NAME",
         )
     try:
         with (
@@ -109,11 +109,11 @@ def fetch(part: SourceFile) -> Path:
         ):
             with open(partial, "wb") as stream:
                 shutil.copyfileobj(reply, stream)
-            hint = "the download is incomplete, or the file has changed since this version of "
-            hint += "medal-judges; deleted the download"
+            hint = "The download is incomplete, or the file has changed since this version of "
+            hint += "medal-judges. The download was deleted. Type the command again"
             _require_checksum(partial, part, part.url, hint)
     except (http.client.HTTPException, OSError) as error:
-        hint = f"put the file at {target} by hand"
+        hint = f"Put the file at {target} by hand"
         raise SourceError(f"cannot fetch {part.url}: {error}", hint=hint) from error
     return target
 

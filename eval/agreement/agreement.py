@@ -110,7 +110,7 @@ def agreements(
     measured = []
     for name in dimensions or names:
         if name not in labelled:
-            hint = f"there: {', '.join(names)}"
+            hint = f"Use one of: {', '.join(names)}"
             raise MedalError(f"no row has the dimension {name!r}", hint=hint)
         scale = _common_scale(rows, name)
         kind = kind_of(rows, name)
@@ -129,7 +129,7 @@ def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | N
         raise MedalError(
             f"answers to {dimension!r} are on several scales: {low:g} to {high:g} and "
             f"{other_low:g} to {other_high:g}",
-            hint="convert them to one scale, or split the file by scale",
+            hint="Convert them to one scale, or give one file for each scale",
         )
     return next(iter(scales), None)
 

@@ -21,11 +21,11 @@ def label_names(rows: Sequence[LabelledDialogue], names: Sequence[str]) -> list[
     """Returns ``names``, or all names of labels if there are none. Raises ConfigError for rows
     without labels, and for labels of dialogues and of turns."""
     all_names = _all_names(rows)
-    hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
+    hint = "Give labels of one kind. Name their column: --label COLUMN=DIMENSION:1..5"
     if not names and not all_names:
         raise ConfigError("no chat has a label", hint=hint)
     if len({row.level for row in rows}) > 1:
-        raise ConfigError("labels of dialogues and of turns", hint=hint)
+        raise ConfigError("some labels are of dialogues, others of turns", hint=hint)
     return list(names) or all_names
 
 
@@ -47,16 +47,16 @@ def rated_dimension(
         names = ", ".join(_all_names(labelled)) or "none"
         raise ConfigError(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
-            hint=f"label more chats; labels in the file: {names}",
+            hint=f"Label more chats. The file has labels of: {names}",
         )
     answers = answer_matrix(rows, name)
     low, high = _scale_of(rows, answers, name, judge_dimension)
     count = len({row.group for row in rows})
     if count < FOLDS:
         raise ConfigError(
-            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge "
-            "is measured on conversations that it was not fitted on",
-            hint="label chats of further conversations",
+            f"the labels are of {count} conversations, at least {FOLDS} are needed: a judge is "
+            "measured on conversations that it was not fitted on",
+            hint="Label chats of more conversations",
         )
     kind: Kind = "continuous"
     if not rows[0].aggregated and not (answers % 1 > 0).any():
@@ -81,7 +81,7 @@ def _scale_of(
     if low == high:
         raise ConfigError(
             f"all {len(rows)} labels of {name!r} are {low:g}: there is nothing to learn",
-            hint=f"label chats that differ, or leave {name!r} out: --label names what is used",
+            hint=f"Label chats that differ, or type --label for other labels than {name!r}",
         )
     scale = _stated_scale(rows, name)
     problem = "the judge has none"
@@ -93,7 +93,7 @@ def _scale_of(
     if scale is None or low < scale[0] or high > scale[1]:
         raise ConfigError(
             f"the scale of {name!r} is not stated, and {problem}",
-            hint=f"--label {quote(f'COLUMN={name}:{low:g}..{high:g}')}",
+            hint=f"Type --label {quote(f'COLUMN={name}:{low:g}..{high:g}')}",
         )
     return scale
 
@@ -110,5 +110,5 @@ def _stated_scale(rows: Sequence[LabelledDialogue], name: str) -> Scale | None:
         scales.append(f"{ends} in chat {chat!r}")
     raise ConfigError(
         f"labels of {name!r} are on several scales: {' and '.join(scales)}",
-        hint="convert them to one scale",
+        hint="Convert them to one scale",
     )

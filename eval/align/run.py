@@ -75,7 +75,7 @@ def align(
     """
     folder = None if out is None else Path(out)
     if folder is not None and (folder / "judge.json").is_file():
-        raise ConfigError(f"{out} holds a judge already", hint="give another folder")
+        raise ConfigError(f"{out} already holds a judge. Type another folder")
     labelled = _read_labelled(rows)
     member = _member(judge, options)
     names = label_names(labelled, dimensions)
@@ -198,7 +198,10 @@ def material_of(
             f"{has_label.sum() - len(chosen)} of {has_label.sum()} chats with a label of {name!r} "
             "have no score"
         )
-        raise CoverageError(problem, hint="medal score shows why, in the field failure")
+        raise CoverageError(
+            problem,
+            hint="Score the chats with medal score and read the field failure of each line",
+        )
     scored_rows = [rows[i] for i in chosen.tolist()]
     span = dimension.high - dimension.low
     ratings = (answer_matrix(scored_rows, name) - dimension.low) / span

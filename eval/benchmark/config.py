@@ -120,18 +120,18 @@ class BenchmarkConfig(Config):
         _require_distinct("judges", [judge.name for judge in self.judges])
         for part in self.sets:
             if not part.dimensions and part.view != "planted":
-                raise ValueError(f"set {part.name!r}: no dimensions")
+                raise ValueError(f"set {part.name!r}: give it dimensions")
         for judge in self.judges:
             if bool(judge.path) == bool(judge.predictions):
-                raise ValueError(f"judge {judge.name!r}: path or predictions")
+                raise ValueError(f"judge {judge.name!r}: give a path or predictions")
             for name in judge.predictions:
                 if name not in names:
                     problem = f"predictions of {judge.name!r}: no set {name!r}"
-                    raise ValueError(f"{problem}; known: {', '.join(names)}")
+                    raise ValueError(f"{problem}. Use one of: {', '.join(names)}")
         return self
 
 
 def _require_distinct(kind: str, names: Iterable[str]) -> None:
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise ValueError(f"two {kind} have the name {', '.join(repeated)}")
+        raise ValueError(f"two {kind} have the name {', '.join(repeated)}. Rename one")

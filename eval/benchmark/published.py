@@ -97,7 +97,7 @@ def _require_published(
     for name in names:
         if name and name not in published:
             problem = f"{setting}: {name!r} is not in configs/published.yaml"
-            raise ConfigError(problem, hint=f"there: {', '.join(published)}")
+            raise ConfigError(problem, hint=f"Use one of: {', '.join(published)}")
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:

@@ -119,7 +119,7 @@ def _config(options: BenchmarkOptions) -> BenchmarkConfig:
     if not config.judges:
         raise ConfigError(
             "no judge to benchmark",
-            hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
+            hint="Type --judge contrast or --judge NAME=PATH, or write judges: in the file",
         )
     return config
 
@@ -150,7 +150,7 @@ def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
     if not run.sets:
         raise ConfigError(
             "\n    ".join(["no set is available", *run.notes]),
-            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
+            hint="Put the files into the folder that $MEDAL_JUDGES_DATA names. To see them, type: "
             "medal data list",
         )
     for set_config in config.sets:
@@ -161,7 +161,7 @@ def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
             if name not in dimensions and is_complete:
                 raise ConfigError(
                     f"judge {judge.name!r} maps the dimension {name!r}, which no set has",
-                    hint=f"dimensions map the set's name to the judge's; the sets have: "
+                    hint=f"Write `dimensions` as SET'S NAME: JUDGE'S NAME. The sets have: "
                     f"{', '.join(sorted(dimensions))}",
                 )
     return run
@@ -296,7 +296,9 @@ def _predicted_answers(
         raise DataError(path, None, problem)
     # A metric of somebody's own may have its own scale.
     for problem in _find_off_scale(judgements, data_scales):
-        run.notes.append(f"predictions {config.name}: {problem}; only ranks compare")
+        run.notes.append(
+            f"predictions {config.name}: {problem}. Only ranks are compared"
+        )
         break
     return Answers(config.name, signature, judgements, names, scales)
 
@@ -312,18 +314,20 @@ def read_metric_table(
     Raises DataError for a table of other columns, or a score that is not a number.
     """
     if not path.is_file():
-        raise DataError(path, None, "no such file")
+        raise DataError(path, None, "no such file. Check the path")
     table = pd.read_csv(path, dtype={"id": str})
     columns = [name for name in table.columns if name not in ("id", "turn")]
     if "id" not in table or not columns:
         names = ", ".join(map(str, table.columns))
-        problem = f"a table of predictions has a column id and columns of scores, not: {names}"
+        problem = f"a table of predictions needs a column id and columns of scores, not: {names}"
         raise DataError(path, None, problem)
     scores = table[columns].apply(pd.to_numeric, errors="coerce")
     is_wrong = scores.isna() & table[columns].notna()
     for line in np.flatnonzero(is_wrong.any(axis=1)):
         name = is_wrong.columns[is_wrong.iloc[line].argmax()]
-        problem = f"{name} is not a number: {table[name].iloc[line]}"
+        problem = (
+            f"column {name}: type a number or nothing, not {table[name].iloc[line]}"
+        )
         raise DataError(path, int(line) + 2, problem)
     if len(columns) == 1 and len(data.dimensions) == 1 and not config.dimensions:
         scores.columns = list(data.dimensions.values())
@@ -369,7 +373,7 @@ def _dimensions(
         if judge_dimension not in judge_dimensions:
             raise ConfigError(
                 f"judge {config.name!r} has no dimension {judge_dimension!r}",
-                hint=f"correct `dimensions` in the benchmark's file; the judge has: "
+                hint=f"Correct `dimensions` in the benchmark's file. Use one of: "
                 f"{', '.join(judge_dimensions)}",
             )
     names = {**data.dimensions, **config.dimensions}

@@ -73,7 +73,7 @@ def _injected_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchm
     if not dimensions:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has injected issues",
-            hint="make such a file with: medal data plant IN.jsonl --out OUT.jsonl",
+            hint="Make such a file. Type: medal data plant IN.jsonl --out OUT.jsonl",
         )
     data = f"{config.name}@{data_hash(rows)}"
     return BenchmarkSet(rows, data, dimensions, is_injected=True)
@@ -96,8 +96,8 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
-            hint="level is dialogue, turn or last; groups, exclude_chatbots and exclude_overlaps "
-            "remove rows",
+            hint="Type level: dialogue, turn or last, or leave out groups, exclude_chatbots and "
+            "exclude_overlaps, which remove rows",
         )
     labelled: dict[str, object] = {}
     for row in chosen:
@@ -105,7 +105,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     for name in config.dimensions:
         if name not in labelled:
             problem = f"set {config.name!r} has no dimension {name!r}"
-            raise ConfigError(problem, hint=f"it has: {', '.join(labelled)}")
+            raise ConfigError(problem, hint=f"Use one of: {', '.join(labelled)}")
     ids = {row.id for row in chosen}
     left_out = [row for row in rows if row.id not in ids]
     data = f"{config.name}@{data_hash(chosen)}"
@@ -156,7 +156,7 @@ def published_labels(
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has labels by {labeller!r} of "
             f"{', '.join(config.dimensions)}",
-            hint='rows hold them as "machine_labels": {"overall": {"gpt-4.1": 4}}',
+            hint='Write them into each row: "machine_labels": {"overall": {"gpt-4.1": 4}}',
         )
     name = f"{labeller} (published)"
     return Answers(name, f"judge:{labeller}", judgements, names)

@@ -158,8 +158,8 @@ def _read_labels(
         if not sign or Path(text).exists():
             system, path = "", text
         elif system not in systems.names:
-            hint = f"systems: {', '.join(systems.names)}"
-            raise MedalError(f"labels of {system!r}, which is not a system", hint=hint)
+            hint = f"Use one of: {', '.join(systems.names)}"
+            raise MedalError(f"--human {system}: no system has this name", hint=hint)
         labels: list[LabelledDialogue] = []
         for label in stream_labelled(path, options.reading, reading):
             if label.level == "dialogue":
@@ -175,13 +175,13 @@ def _read_labels(
             first, second = systems.frame["system"].iloc[rows[:2]]
             raise MedalError(
                 f"the label of {label.id!r} fits dialogues of {first} and {second}",
-                hint=f"say whose labels they are: --human {quote(first)}=FILE",
+                hint=f"Type whose labels they are: --human {quote(first)}=FILE",
             )
     if not matched.rows:
         raise MedalError(
             "no label belongs to a dialogue that is compared "
             f"({' '.join(matched.notes) or 'no labels'})",
-            hint="labels are matched by id; name the system if ids are the same: A=FILE",
+            hint="Give labels with the ids of the chats. If systems share ids, type: A=FILE",
         )
     size = len(systems.frame)
     values = label_columns(matched, size, systems.dimensions, "the labels")

@@ -249,7 +249,9 @@ def check_comparison(
                 if first in (pair.first, pair.second):
                     checked.append(_check_pair(name, pair, result, first, margin))
         if len(checked) == count:
-            raise MedalError(f"{gate}: no dimension has scores of both systems")
+            raise MedalError(
+                f"{gate}: no dimension has scores of both systems. Score both with one judge"
+            )
     return checked
 
 
@@ -273,7 +275,7 @@ def _require_coverage(gate: str, result: ComparedOn, minimum: float) -> None:
             raise CoverageError(
                 f"{gate}: {system.n:,} of {count:,} of {system.system} are scored, fewer than the "
                 f"minimum coverage of {minimum:g}",
-                hint="--min-coverage sets the minimum",
+                hint="Find out why with medal score --retry-failed, or type a lower --min-coverage",
             )
 
 
@@ -293,7 +295,7 @@ def _check_pair(
         text = f"the scores of {system} and {first} do not differ"
     elif estimate.value is None or estimate.low is None or estimate.high is None:
         raise MedalError(
-            f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
+            f"{gate}: score more chats, {system} cannot be compared with {first}: {estimate.reason}"
         )
     else:
         side, difference = "worse", estimate

@@ -108,9 +108,9 @@ class CompareOptions(Config):
     def _check(self) -> CompareOptions:
         has_gate = self.fail_if_worse is not None or self.fail_if_more_bad is not None
         if self.junit is not None and not has_gate:
-            raise ConfigError("--junit needs a gate", hint="--fail-if-worse MARGIN")
+            raise ConfigError("--junit needs a gate. Type --fail-if-worse MARGIN")
         if self.fail_if_more_bad is not None and not self.bad:
-            hint = "--bad overall=1.5"
+            hint = "Type for example: --bad overall=1.5"
             raise ConfigError("--fail-if-more-bad needs --bad", hint=hint)
         return self
 
@@ -133,7 +133,7 @@ class CompareOptions(Config):
             system = name or path.name.removesuffix(".gz").rpartition(".")[0]
             system = system or path.name
             if system in sources:
-                hint = "name them: v1=old.jsonl v2=new.jsonl"
+                hint = "Type a name before each file: v1=old.jsonl v2=new.jsonl"
                 raise MedalError(f"two systems are named {system!r}", hint=hint)
             sources[system] = path
         return sources
@@ -179,7 +179,7 @@ def read_systems(
     if options.judge is not None and all(holds_scores.values()):
         raise ConfigError(
             "--judge is for chats, and all files hold scores",
-            hint="leave --judge out, or give the chats instead of their scores",
+            hint="Leave --judge out, or give the chats in place of their scores",
         )
     if judge is None and not all(holds_scores.values()):
         judge = choose_judge(options.judge or BOXED).load()
@@ -227,7 +227,7 @@ def _require_one_judge(file_of_judge: dict[str, Path], reading: ReadingReport) -
         raise MedalError(
             f"{first_file} and {second_file} were scored by different judges: "
             f"{', '.join(sorted(parts))}",
-            hint="score both with one judge and setting: medal score, or --judge with the chats",
+            hint="Score both with one judge: medal score, or give the chats with --judge NAME",
         )
 
 
@@ -270,15 +270,16 @@ def _require_two_systems(systems: Systems) -> None:
     count = len(systems.names)
     if not systems.dimensions:
         raise MedalError(
-            "no dialogue has a score", hint="see the field failure of each line"
+            "no dialogue has a score",
+            hint="Read the reasons in the field failure of each line",
         )
     if count < 2:
         raise MedalError(
             f"all rows are of the system {''.join(systems.names)!r}: nothing to compare",
-            hint="give two files or more, or --by COLUMN",
+            hint="Give two files or more, or type --by COLUMN",
         )
     if count > _MOST_SYSTEMS:
         raise MedalError(
             f"{count:,} systems are too many pairs: at most {_MOST_SYSTEMS} are compared",
-            hint="leave some out, or choose another column for --by",
+            hint="Leave some out, or type another column for --by",
         )

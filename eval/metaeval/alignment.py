@@ -137,7 +137,9 @@ def join(
     judgement_of: dict[int, Judgement | None] = {}
     for number, (row, indices) in enumerate(zip(rows, joined.score_rows, strict=True)):
         if len(indices) > 1:
-            raise MedalError(f"two judgements of {_names([(row.id, row.turn)])}")
+            raise MedalError(
+                f"keep one of two judgements of {_names([(row.id, row.turn)])}"
+            )
         if (row.id, row.turn) not in of_other_chats:
             judgement_of[number] = None
         for index in indices:
@@ -148,8 +150,7 @@ def join(
     if unknown:
         raise MedalError(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
-            hint="was another file judged, or another level? (turn-level sets: medal score --level "
-            "last)",
+            hint="Score the file of the set. For a set of turns, type: medal score --level last",
         )
     numbers = list(judgement_of)
     return Joined(
@@ -169,7 +170,7 @@ def _score_keys(
     turn_of: dict[str, int | None] = {}
     for (id, turn), count in Counter((row.id, row.turn) for row in rows).items():
         if count > 1:
-            raise MedalError(f"a row occurs twice in the set: {_names([(id, turn)])}")
+            raise MedalError(f"keep one of two rows in the set: {_names([(id, turn)])}")
         turn_of[id] = turn
     keys: list[ScoreKey] = []
     for judgement in judgements:

@@ -249,7 +249,7 @@ def check_gates(
     results = []
     for gate in gates:
         if not estimates:
-            hint = "score the chats first: medal score"
+            hint = "Score the chats first. Type: medal score CHATS --out scores.jsonl"
             raise CoverageError(f"{gate.name}: nothing is scored", hint=hint)
         names = [gate.dimension]
         if gate.dimension == BAD and scores.bad:
@@ -264,7 +264,7 @@ def check_gates(
         raise CoverageError(
             f"{int(scores.is_scored.sum()):,} of {scores.rows:,} are scored in full, fewer than "
             f"the minimum coverage of {min_coverage:g}: {scores.failures()}",
-            hint="medal score --retry-failed scores these again; --min-coverage sets the minimum",
+            hint="Type medal score --retry-failed to score these again, or a lower --min-coverage",
         )
     return results
 
@@ -276,12 +276,14 @@ def _check_gate(
     estimate = estimates[gate.dimension]
     if not dimension.low <= limit <= dimension.high:
         scale = f"{dimension.low:g} and {dimension.high:g}"
-        raise ConfigError(f"{gate.name}: {gate.dimension} is between {scale}")
+        raise ConfigError(
+            f"{gate.name}: type a limit within the scale of {gate.dimension}, {scale}"
+        )
     low, high = estimate.low, estimate.high
     if estimate.value is None or low is None or high is None:
         reason = estimate.reason or "no interval"
         raise MedalError(
-            f"{gate.name} cannot be decided: {reason}", hint="score more chats"
+            f"{gate.name} cannot be decided: {reason}", hint="Score more chats"
         )
     tolerance = dimension.tolerance
     bound = "at least"

@@ -103,7 +103,7 @@ class ReportOptions(Config):
     @model_validator(mode="after")
     def _check(self) -> ReportOptions:
         _ = self.period
-        hint = "--fail-under overall=3.5, or --bad overall=1.5 --fail-over bad=0.1"
+        hint = "Type --fail-under overall=3.5, or --bad overall=1.5 --fail-over bad=0.1"
         if not self.gates and self.junit is not None:
             raise ConfigError("--junit needs a gate", hint=hint)
         for gate in self.gates:
@@ -125,7 +125,7 @@ class ReportOptions(Config):
                 return column, unit
         raise ConfigError(
             f"--over {self.over}: expected COLUMN:UNIT",
-            hint=f"the unit is {', '.join(get_args(Unit))}, for example: --over time:day",
+            hint=f"Type a unit of {', '.join(get_args(Unit))}, for example: --over time:day",
         )
 
     @cached_property

@@ -78,8 +78,8 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
-            "medal report reads its files more than once, so standard input does not work",
-            hint="write it to a file first",
+            "medal report reads its files more than once and cannot read standard input",
+            hint="Write it to a file and type the file's name",
         )
     files = [Path(name) for name in dict.fromkeys(options.scores)]
     scores = load_scores(
@@ -115,7 +115,8 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
             page = content.write(options.out)
     if not scores.rows:
         raise CoverageError(
-            "no judgement was read", hint="score the chats first: medal score"
+            "no judgement was read",
+            hint="Score the chats first. Type: medal score CHATS --out scores.jsonl",
         )
     if options.junit is not None:
         cases = [(result.gate.name, result.verdict, result.text) for result in gates]

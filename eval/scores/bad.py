@@ -69,7 +69,7 @@ def parse_limit(text: str, option: str) -> tuple[str, float]:
     if not name or math.isnan(limit):
         raise ConfigError(
             f"{option} {text}: expected DIMENSION=NUMBER",
-            hint=f"for example: {option} overall=1.5",
+            hint=f"Type for example: {option} overall=1.5",
         )
     return name, limit
 
@@ -78,7 +78,7 @@ def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
     """Raises ConfigError, which begins with ``where``, if ``names`` lacks the dimension."""
     names = list(names)
     if name not in names:
-        hint = f"{did_you_mean(name, names)}they have: {', '.join(names)}"
+        hint = f"{did_you_mean(name, names)}Use one of: {', '.join(names)}"
         raise ConfigError(f"{where}the scores have no dimension {name!r}", hint=hint)
 
 
@@ -92,6 +92,6 @@ def _parse_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
         raise ConfigError(
             f"--bad {text}: {name} is between {scale.low:g} and {scale.high:g}, so no score is "
             f"{bad.name.removeprefix(name).strip()}",
-            hint=f"--bad {name}={(scale.low + scale.high) / 2:g}",
+            hint=f"Type for example: --bad {name}={(scale.low + scale.high) / 2:g}",
         )
     return bad

@@ -89,7 +89,7 @@ def _read_chats(
     if len(frame) and not rows:
         raise ConfigError(
             "no chat of the scores is among the chats, by id and text",
-            hint="--chats is the file that was scored",
+            hint="Type --chats with the file that was scored",
         )
     return pandas.DataFrame(rows, columns=["id", "has_chat", *names], dtype=object)
 
@@ -98,8 +98,8 @@ def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
     names = [column for column in available if column != name]
     raise ConfigError(
         f"no column {name!r} with a value in the scores or the chats",
-        hint=f"{did_you_mean(name, names)}there are: {', '.join(names) or 'none'}; columns come "
-        "from `medal score --keep COLUMN`, or from the chats",
+        hint=f"{did_you_mean(name, names)}Use one of: {', '.join(names) or 'none'}. To add a "
+        "column, type: medal score --keep COLUMN",
     )
 
 
@@ -130,7 +130,7 @@ def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
     if moments.isna().all():
         raise ConfigError(
             f"--over {texts.name}: no row has a time; the first is {texts.dropna().iloc[0]!r}",
-            hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or seconds since 1970",
+            hint="Write times as 2026-03-14T09:05:00Z (ISO 8601) or as seconds since 1970",
         )
     periods = moments.dt.tz_localize(None).dt.to_period(_FREQUENCIES[unit])
     count = (periods.max() - periods.min()).n + 1
@@ -138,7 +138,7 @@ def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
         raise ConfigError(
             f"--over {texts.name}: {count:,} {unit}s from {periods.min()} to {periods.max()}, "
             f"more than {_MOST_PERIODS:,}",
-            hint="take a longer unit, such as month, or correct the times",
+            hint="Type a longer unit, such as month, or correct the times",
         )
     names = pandas.period_range(
         periods.min(), periods.max(), freq=_FREQUENCIES[unit]

@@ -47,7 +47,7 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
             if len(files) > 1 and file_of.setdefault(key, path) != path:
                 raise MedalError(
                     f"{judgement.id!r} is in {file_of[key]} and in {path}",
-                    hint="report each file on its own, or give the chats ids that differ",
+                    hint="Give one file at a time, or give the chats ids that differ",
                 )
             yield judgement
 
@@ -59,7 +59,7 @@ def read_score_frame(files: Sequence[Path]) -> DataFrame:
         if path.is_file() and path.stat().st_size and not holds_judgements(path):
             raise ConfigError(
                 f"{path}: its first line has no scores",
-                hint=f"if it holds chats, score them: medal score {path} --out scores.jsonl",
+                hint=f"If it holds chats, score them. Type: medal score {path} --out scores.jsonl",
             )
     if len(files) == 1:
         return read_frame(files[0])

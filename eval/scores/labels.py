@@ -51,7 +51,7 @@ def match_labels(
     if any("curation" in label.extra for label in labels):
         raise ConfigError(
             f"{file}: medal curate selected its rows, which are no random sample",
-            hint="--human needs labels of a random sample of the scored chats",
+            hint="Type --human with labels of a random sample of the scored chats",
         )
     # Only rows with the id of a label are searched: labels are few, and scores may be millions.
     label_ids = {_NUMBER.sub("", label.id) for label in labels}
@@ -96,7 +96,7 @@ def label_columns(
             file,
             None,
             f"its labels are of {', '.join(other_names) or 'nothing'}, which was not judged",
-            hint=f"{near}the scores have: {', '.join(dimensions)}",
+            hint=f"{near}Give labels of one of: {', '.join(dimensions)}",
         )
     return columns
 
@@ -120,7 +120,7 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
             file,
             None,
             "none of its rows is among the scores",
-            hint="labels match scored rows by id, and by turn if turns are judged",
+            hint="Give labels with the id, and for a judge of turns the turn, of scored rows",
         )
     scores.people = label_columns(matched, scores.rows, scores.dimensions, file)
     count = sum(len(rows) for _, rows in matched.rows)
@@ -147,5 +147,5 @@ def _on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:
         None,
         f"{rating.dialogue_id}: {dimension.name} {value:g} is outside the judge's scale from "
         f"{dimension.low:g} to {dimension.high:g}",
-        hint='state the scale of the labels: "scales": {"NAME": [lowest, highest]}',
+        hint='Write the scale of the labels into each row: "scales": {"NAME": [lowest, highest]}',
     )

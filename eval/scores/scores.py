@@ -229,7 +229,7 @@ def read_scales(
                 "the scores",
                 None,
                 f"neither the scale nor the good end of {name} is stated",
-                hint='add to the first line: "dimensions": [{"name": "'
+                hint='Add to the first line: "dimensions": [{"name": "'
                 f'{name}", "kind": "continuous", "low": 1, "high": 5, "good": "high"}}]',
             )
         scales[name], scores[name] = known_scales[name], numbers
@@ -247,7 +247,7 @@ def _require_inside(frame: DataFrame, scale: Dimension, numbers: Floats) -> None
             None,
             f"{frame['id'].iloc[row]}: {scale.name} {numbers[row]:g} is outside its scale from "
             f"{scale.low:g} to {scale.high:g}",
-            hint="correct the score, or low and high of the dimension in the first line",
+            hint="Correct the score, or low and high of the dimension in the first line",
         )
 
 
@@ -260,5 +260,5 @@ def _refuse_several_judges(frame: DataFrame) -> None:
             "the scores",
             None,
             f"several judges made them ({names})",
-            hint="score all chats with one judge and setting, or report each file on its own",
+            hint="Score all chats with one judge and the same settings, or give one file at a time",
         )

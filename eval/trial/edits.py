@@ -240,7 +240,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
     if config.texts is not None:
         for edit in _text_edits(config.texts):
             if edit.name in edits:
-                raise ConfigError(f"two edits are called {edit.name!r}")
+                raise ConfigError(f"two edits are called {edit.name!r}. Rename one")
             edits[edit.name] = edit
     for issue in ISSUES:
         description = f"Issue {issue.replace('_', ' ')} injected."
@@ -250,7 +250,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
     for name in config.checks:
         if name not in (*groups, *edits, LANGUAGE):
             checks = ", ".join([*groups, *edits, LANGUAGE])
-            raise ConfigError(f"no check {name!r}", hint=f"known: {checks}")
+            raise ConfigError(f"no check {name!r}", hint=f"Use one of: {checks}")
     return [edit for edit in edits.values() if config.wants(edit.name, edit.group)]
 
 

@@ -145,7 +145,7 @@ def make_plan(
     if not originals:
         raise ConfigError(
             f"no dialogue is left for the trial ({len(rows)} read)",
-            hint="dialogues=24 sets how many take part",
+            hint="Type how many take part: dialogues=24",
         )
     edits = trial_edits(config, Donors.of([*rows, *translations]))
     dialogues = {row.id: row.dialogue for row in originals}

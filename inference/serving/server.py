@@ -29,7 +29,7 @@ def token_for(host: str) -> str | None:
     although ``host`` is open to other machines.
     """
     token = os.environ.get(TOKEN_VARIABLE)
-    hint = f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
+    hint = f"Type: export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None and not is_loopback(host):
         raise ConfigError(
             f"--host {host} is open to other machines, but no token is set",
@@ -71,7 +71,7 @@ def serve(
     except OSError as error:
         raise MedalError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="--port 0 takes a free port",
+            hint="Type --port 0, which takes a free port",
         ) from error
     own_host = None
     if is_loopback(host):

@@ -78,8 +78,8 @@ def read_golden(folder: Path) -> dict[str, Any]:
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
-            f"{folder}: no {GOLDEN_NAME}: the expected scores are not known",
-            hint="load the judge and save it again: save_pretrained writes the file",
+            f"{folder}: without {GOLDEN_NAME} the expected scores are not known",
+            hint="Load the judge and save it again with save_pretrained, which writes the file",
         )
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -87,7 +87,9 @@ def read_golden(folder: Path) -> dict[str, Any]:
             raise ValueError("its scores are not one for each dialogue")
         return dict(record)
     except (KeyError, TypeError, ValueError) as error:
-        raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
+        raise JudgeLoadError(
+            f"{path}: not golden scores. Copy the whole folder again: {error}"
+        ) from error
 
 
 def compare(
@@ -136,6 +138,6 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
         raise JudgeLoadError(
             f"{folder}: scores differ by {check.deviation:.2e} of the scale from {GOLDEN_NAME} "
             f"(at {check.where}; {check.golden['tolerance']:.0e} is allowed)",
-            hint=f"medal doctor {quote(str(folder))}",
+            hint=f"Type: medal doctor {quote(str(folder))}",
         )
     return check.deviation

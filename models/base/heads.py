@@ -80,9 +80,11 @@ class HeadConfig(Config):
     @model_validator(mode="after")
     def _settings_apply(self) -> HeadConfig:
         if self.label_smoothing and self.kind not in ("binary", "classification"):
-            raise ValueError(f"label_smoothing is not for {self.kind} heads")
+            raise ValueError(f"leave label_smoothing out: {self.kind} heads have none")
         if self.positive_weight != 1.0 and self.kind != "binary":
-            raise ValueError(f"positive_weight is for binary heads, not {self.kind}")
+            raise ValueError(
+                f"leave positive_weight out: it is for binary heads, not {self.kind}"
+            )
         return self
 
 
@@ -145,12 +147,12 @@ class OutputHead:
             raise ConfigError(
                 f"dimension {dimension.name!r} is continuous: it has no levels for a "
                 f"{config.kind} head",
-                hint="use kind: regression",
+                hint="Write kind: regression",
             )
         if config.kind == "binary" and self.levels != 2:
             raise ConfigError(
                 f"dimension {dimension.name!r} does not have two levels, as a binary head needs",
-                hint="use kind: regression"
+                hint="Write kind: regression"
                 + (", ordinal or classification" * (self.levels > 2)),
             )
         sizes = {"ordinal": self.levels - 1, "classification": self.levels}

@@ -64,9 +64,9 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     if not is_hub_id(repo_id) or owner in ("configs", "runs") or Path(owner).is_dir():
         names = [*PACKAGED, *shipped_names("judges")]
         raise HubError(
-            f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
-            "shipped judge or a hub id OWNER/NAME",
-            hint=f"{did_you_mean(repo_id, names)}shipped: {', '.join(names)}",
+            f"no judge {repo_id!r}. Give a saved judge's folder, a YAML file, the name of a "
+            "shipped judge, or a Hub id OWNER/NAME",
+            hint=f"{did_you_mean(repo_id, names)}Shipped judges: {', '.join(names)}",
         )
     with _wrap_errors(repo_id):
         from huggingface_hub import hf_hub_download
@@ -112,7 +112,7 @@ def judge_files(folder: Path) -> list[Path]:
         if path.resolve() != folder.resolve() / path.relative_to(folder):
             raise HubError(
                 f"{path} is a link: only files that stand in the folder itself are pushed",
-                hint=f"copy the judge without links: cp -rL {quote(str(folder))} NEW",
+                hint=f"Copy the judge without links. Type: cp -rL {quote(str(folder))} NEW",
             )
     return sorted({*filter(Path.is_file, files)}.union(*map(judge_files, members)))
 
@@ -139,12 +139,12 @@ def push_folder(
         if private and api.repo_info(repo).private is False:
             raise HubError(
                 f"{repo} exists and is public: a private push would publish the judge",
-                hint="push to another name, or add --public",
+                hint="Type another name, or add --public",
             )
         if revision and revision in {tag.name for tag in api.list_repo_refs(repo).tags}:
             raise HubError(
                 f"{repo} has a tag {revision!r} already, and a tag must not move",
-                hint="give another --revision",
+                hint="Type another --revision",
             )
         commit = api.upload_folder(
             repo_id=repo,
@@ -170,5 +170,5 @@ def _wrap_errors(repo_id: str) -> Iterator[None]:
         raise
     except Exception as error:
         words = " ".join(str(error).split())
-        hint = "hf auth login, or set HF_TOKEN, if it is private or gated; or give a local folder"
+        hint = "Type hf auth login or set HF_TOKEN if it is private or gated, or give a folder"
         raise HubError(f"{repo_id}: {words[:500]}", hint=hint) from error

@@ -249,7 +249,7 @@ class Judge(ABC):
         a dialogue.
         """
         if level not in LEVELS:
-            raise ConfigError(f"{level!r} is not one of {', '.join(LEVELS)}")
+            raise ConfigError(f"level: expected one of {', '.join(LEVELS)}")
         judgements = self._stream(
             checked_dialogues(dialogues),
             level,
@@ -352,7 +352,7 @@ class Judge(ABC):
         if missing := [name for name in names if name not in own_names]:
             raise ConfigError(
                 f"this judge has no dimension {', '.join(map(repr, missing))}",
-                hint=f"it has: {', '.join(own_names)}",
+                hint=f"Use one of: {', '.join(own_names)}",
             )
         return list(names)
 
@@ -449,7 +449,7 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
         raise ConfigError(
             f"score takes an iterable of Dialogue, not an object of type "
             f"{type(dialogues).__name__!r}",
-            hint="put one dialogue in a list; read a file with medal_judges.read_dialogues(PATH)",
+            hint="Put one dialogue in a list. To read a file: medal_judges.read_dialogues(PATH)",
         )
 
     def checked() -> Iterator[Dialogue]:
@@ -463,8 +463,7 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
                 raise ConfigError(
                     f"dialogues[{index}] is an object of type {type(item).__name__!r}, not a "
                     "Dialogue or a record of a chat",
-                    hint="medal_judges.parse_dialogue(record) returns one; a LabelledDialogue has "
-                    "one as .dialogue",
+                    hint="Use medal_judges.parse_dialogue(record) or LabelledDialogue.dialogue",
                 )
             yield item
 
@@ -535,7 +534,7 @@ def with_warnings(
         )
     if unknown:
         logger.warning(
-            "judgements in languages that the judge does not support: %s; it supports %s",
+            "judgements in languages that the judge does not support: %s. It supports %s",
             ", ".join(f"{lang} ({count})" for lang, count in unknown.most_common()),
             ", ".join(supported or ()),
         )

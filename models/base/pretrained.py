@@ -36,7 +36,7 @@ def load_base(
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the base {config.base}: {str(error).splitlines()[0]}",
-            hint="give a hub id (with a network, or cached), a folder with safetensors weights, "
+            hint="Give a Hub id (with a network, or cached), a folder with safetensors weights, "
             "embedded:minilm or embedded:smollm2",
         ) from error
     return network, tokenizer
@@ -87,7 +87,7 @@ def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
         raise JudgeLoadError(
             f"{folder}: its tokenizer has the id {highest}, which is beyond the network's "
             "vocabulary",
-            hint="copy or download the whole folder again",
+            hint="Copy or download the whole folder again",
         )
 
 
@@ -146,7 +146,7 @@ def prepare_base(config: Any, settings: Any) -> None:
     if settings.model_type not in ARCHITECTURES:
         raise ConfigError(
             f"{config.base} is a {settings.model_type}, which no judge can be trained on",
-            hint=f"one of {', '.join(ARCHITECTURES)}",
+            hint=f"Use one of: {', '.join(ARCHITECTURES)}",
         )
     for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(settings, dropout):
@@ -155,5 +155,5 @@ def prepare_base(config: Any, settings: Any) -> None:
     if positions is not None and config.max_tokens > positions:
         raise ConfigError(
             f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
-            hint=f"set model.max_tokens to {positions} or less",
+            hint=f"Set model.max_tokens to {positions} or less",
         )

@@ -101,7 +101,7 @@ def require_data_only(folder: Path) -> None:
 def _refusal(folder: Path, path: Path, problem: str) -> JudgeLoadError:
     return JudgeLoadError(
         f"{folder}: {path.relative_to(folder)} {problem}",
-        hint="do not use this folder unless you know who made it",
+        hint="Do not use this folder unless you know who made it",
     )
 
 

@@ -167,23 +167,25 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise JudgeLoadError(
             f"{folder}: not a judge, it has no {CONFIG_NAME}",
-            hint="a plain model becomes a judge by training: medal train --config ...",
+            hint="Train the model to be a judge. Type: medal train --config ...",
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     # Not JSON, nested too deep, or not even UTF-8.
     except (ValueError, RecursionError) as error:
-        raise JudgeLoadError(f"{path}: not valid JSON: {error}") from error
+        raise JudgeLoadError(
+            f"{path}: not valid JSON. Copy the whole folder again: {error}"
+        ) from error
     if not isinstance(config, dict) or "family" not in config:
         raise JudgeLoadError(
             f"{path}: not a judge of this project, it names no 'family'",
-            hint="a plain model becomes a judge by training: medal train --config ...",
+            hint="Train the model to be a judge. Type: medal train --config ...",
         )
     if config.get("format") != FORMAT:
         raise JudgeLoadError(
             f"{folder}: saved by another version of medal-judges, in format "
             f"{config.get('format')!s:.40}; this one reads format {FORMAT}",
-            hint="train it again",
+            hint="Train it again",
         )
     return config
 
@@ -198,7 +200,7 @@ def _family(name: object, where: str) -> Any:
     if not isinstance(name, str) or name not in families:
         raise JudgeLoadError(
             f"{where}: unknown family {name!r}",
-            hint=f"known here: {', '.join(sorted(families))}",
+            hint=f"Use one of: {', '.join(sorted(families))}",
         )
     module, _, cls = families[name].partition(":")
     try:
@@ -216,7 +218,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     family = _family(config["family"], str(folder))
     if not hasattr(family, "load"):
         raise JudgeLoadError(
-            f"{folder}: judges of family {family.family!r} are YAML files and are not saved"
+            f"{folder}: judges of family {family.family!r} are not saved. Give their YAML file"
         )
     names = list(inspect.signature(family.load).parameters)[1:]
     unknown = [option for option in options if option not in names]
@@ -224,7 +226,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         raise JudgeLoadError(
             f"{folder}: a saved judge of family {family.family!r} has no setting "
             f"{unknown[0]!r}",
-            hint=f"it has: {', '.join(names)}",
+            hint=f"Use one of: {', '.join(names)}",
         )
     try:
         judge = family.load(folder, **options)
@@ -241,7 +243,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         why = message.splitlines()[0][:500]
         raise JudgeLoadError(
             f"{folder}: its files are damaged or of another version: {why}",
-            hint=f"saved by medal-judges {config.get('medal_judges_version', '?')}",
+            hint=f"Install the version that saved it: {config.get('medal_judges_version', '?')}",
         ) from error
     return judge
 
@@ -256,7 +258,7 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
             f"{name}: a judge of family {family.family!r} is trained, not described in YAML",
-            hint="give the folder that medal train wrote",
+            hint="Give the folder that medal train wrote",
         )
     try:
         judge = family.from_settings(settings)
@@ -278,7 +280,7 @@ def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
     if not is_list or not all(re.fullmatch("[a-z]{2,3}", str(x)) for x in languages):
         raise ConfigError(
             f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
-            hint='languages: [en, "no"], or leave it out if any language will do',
+            hint='Write languages: [en, "no"], or leave it out for all languages',
         )
     return tuple(languages)
 
@@ -295,7 +297,7 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
         raise JudgeLoadError(
             f"{weights[0].parent}: weights and config do not fit: the config asks for {count:,} "
             f"weights, and the files have {size:,} bytes",
-            hint="copy or download the whole folder again",
+            hint="Copy or download the whole folder again",
         )
 
 
@@ -322,7 +324,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise JudgeLoadError(
             f"{path.parent}: the judge has no {path.name}, and a pickle (.bin, .pt) is not "
             "loaded, because it can run code",
-            hint="copy or download the whole folder again",
+            hint="Copy or download the whole folder again",
         )
     try:
         tensors = dict(load_file(path))
@@ -332,7 +334,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if not tensor.is_floating_point() or not tensor.isfinite().all():
             raise JudgeLoadError(
                 f"{path}: {name} has values that are not finite numbers",
-                hint="copy or download the whole folder again",
+                hint="Copy or download the whole folder again",
             )
     return tensors
 
@@ -370,8 +372,8 @@ def require_no_differences(
     if problems:
         raise JudgeLoadError(
             f"{path}: weights and config do not fit: {'; '.join(problems)}",
-            hint="the folder mixes files of two judges, or was saved by another version: "
-            "copy or download it whole",
+            hint="The folder mixes files of two judges, or was saved by another version. "
+            "Copy or download it whole",
         )
 
 
@@ -412,6 +414,6 @@ def place_options(
         raise ConfigError(
             f"{name}: a judge of family {family!r} has no weights of its own, so --{option} "
             "changes nothing",
-            hint=f"leave --{option} out",
+            hint=f"Leave --{option} out",
         )
     return others

@@ -36,7 +36,7 @@ def push_judge(
 
     if not folder.is_dir():
         raise JudgeLoadError(
-            f"no folder {folder}", hint="give the folder that medal train wrote"
+            f"no folder {folder}", hint="Give the folder that medal train wrote"
         )
     require_public_base(folder)
     with tempfile.TemporaryDirectory() as temporary:
@@ -64,6 +64,6 @@ def require_public_base(folder: Path) -> None:
         if not base.startswith(PREFIX) and not is_hub_id(base):
             raise ConfigError(
                 f"the judge needs its base model {base}, a folder of this machine",
-                hint="upload the base (hf upload ORG/BASE FOLDER) and train with "
+                hint="Upload the base (hf upload ORG/BASE FOLDER) and train with "
                 "model.base=ORG/BASE",
             )

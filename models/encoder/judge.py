@@ -107,7 +107,7 @@ class EncoderJudge(SequenceJudge):
             if settings.num_labels != outputs:
                 raise JudgeLoadError(
                     f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
-                    hint="copy or download the whole folder again",
+                    hint="Copy or download the whole folder again",
                 )
 
         net, tokenizer = load_saved(AutoModelForSequenceClassification, folder, check)

@@ -322,8 +322,8 @@ class FollowUpJudge(Judge):
             raise NotAvailableError(
                 f"{config.followups} was proposed by {', '.join(self.pool.generators)}; with "
                 f"SELFMAP {self.llm.name} proposes its own",
-                hint="medal data followups --config embedded llms=[MODEL] --out mine.yaml, then "
-                "followups=mine.yaml",
+                hint="Type: medal data followups --config embedded llms=[MODEL] --out mine.yaml. "
+                "Then use followups=mine.yaml",
             )
 
     @classmethod

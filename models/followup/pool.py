@@ -45,14 +45,14 @@ class FollowUpPool(Config):
     @model_validator(mode="after")
     def _distinct(self) -> FollowUpPool:
         if not self.follow_ups:
-            raise ValueError("a pool needs a follow-up")
+            raise ValueError("write one follow-up or more into the pool")
         counts = Counter(
             (" ".join(follow_up.text.split()), follow_up.sign)
             for follow_up in self.follow_ups
         )
         (text, _), count = counts.most_common(1)[0]
         if count > 1:
-            raise ValueError(f"the follow-up {text!r} is there twice")
+            raise ValueError(f"the follow-up {text!r} is there twice. Delete one")
         return self
 
     @property

@@ -207,7 +207,7 @@ def load_member(
         return Member(name, Judge.from_pretrained(folder / path, **(shared | settings)))
     if path not in (None, *_shipped_files()):
         raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
-    hint = f"give its settings as they were: {name}.path=..., {name}.llm=..."
+    hint = f"Type its settings as they were: {name}.path=..., {name}.llm=..."
     path = settings.pop("path", path)
     if path is None:
         raise JudgeLoadError(f"{folder}: {name} is in a YAML file", hint=hint)
@@ -270,7 +270,7 @@ class HybridJudge(Judge):
         if name not in self.members:
             raise ConfigError(
                 f"{dimension.name}: no member {name!r}",
-                hint=f"there are: {', '.join(self.members)}",
+                hint=f"Use one of: {', '.join(self.members)}",
             )
         judge = self.members[name].judge
         good = judge.dimension(own_name).good
@@ -335,7 +335,7 @@ class HybridJudge(Judge):
         if unknown:
             raise JudgeLoadError(
                 f"{folder}: no option {', '.join(sorted(unknown))}",
-                hint=f"options: {', '.join((*OPTIONS, *saved['members']))}",
+                hint=f"Use one of: {', '.join((*OPTIONS, *saved['members']))}",
             )
         members = {}
         for name, record in saved["members"].items():

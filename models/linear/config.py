@@ -96,25 +96,27 @@ class LinearConfig(TrainedConfig):
             side, dot, name = feature.rpartition(".")
             if name not in names or (dot and side not in ROLE_INDEX):
                 raise ValueError(
-                    f"no feature {feature!r}; there are {', '.join(names)}, each also as "
+                    f"no feature {feature!r}. Use one of {', '.join(names)}, each also as "
                     "user.NAME and assistant.NAME"
                 )
         unread = sorted(prior_features - set(self.columns))
         if unread:
-            raise ValueError(f"prior_weights: {unread[0]!r} is not one of the features")
+            raise ValueError(
+                f"prior_weights: {unread[0]!r} is not one of the features. Leave it out"
+            )
         return self
 
     @model_validator(mode="after")
     def _settings_fit(self) -> LinearConfig:
         if self.prior_weights and not self.stretch:
-            raise ValueError("prior_weights are for stretch: true")
+            raise ValueError("set stretch: true, which prior_weights need")
         if self.reply and self.reading != "turns":
-            raise ValueError("reply is for reading: turns")
+            raise ValueError("set reading: turns, which reply needs")
         if self.reply is not None and sum(map(bool, self.reply.values())) < 2:
-            raise ValueError("reply needs positive and negative reactions")
+            raise ValueError("give reply positive and negative reactions")
         if not self.vectors and (self.reading == "dialogue" or not self.features):
             raise ValueError(
-                "vectors: false leaves nothing to read: name features, and no reading: dialogue"
+                "vectors: false leaves nothing to read. Give features, and set reading: turns"
             )
         return self
 

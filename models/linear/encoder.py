@@ -101,7 +101,7 @@ class TextEncoder:
         if foreign:
             raise JudgeLoadError(
                 f"{folder}: {foreign[0]} can run code, and is not loaded",
-                hint="use a base with safetensors weights and no modules of its own",
+                hint="Use a base with safetensors weights and without Python files",
             )
         try:
             with quiet_loading():
@@ -115,11 +115,13 @@ class TextEncoder:
         except (OSError, ValueError) as error:
             raise JudgeLoadError(
                 f"cannot load the base {config.base}: {str(error).splitlines()[0]}",
-                hint="give a hub id, a folder with safetensors weights, embedded:minilm or "
+                hint="Give a Hub id, a folder with safetensors weights, embedded:minilm or "
                 "embedded:e5",
             ) from error
         if any(not weight.isfinite().all() for weight in model.parameters()):
-            raise JudgeLoadError(f"{folder}: weights that are not finite numbers")
+            raise JudgeLoadError(
+                f"{folder}: some weights are not finite numbers. Download it again"
+            )
         require_known_ids(model[0].auto_model, model.tokenizer, folder)
         return cls(model, config)
 

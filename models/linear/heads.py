@@ -135,7 +135,7 @@ class FittedHead:
                 raise JudgeLoadError(
                     f"weights of {name!r}: a layer is {weight.shape}, expected "
                     f"({width}, {len(bias)})",
-                    hint="copy or download the whole folder again",
+                    hint="Copy or download the whole folder again",
                 )
             layers.append((weight, bias))
             width = len(bias)

@@ -142,7 +142,9 @@ class LinearJudge(LearnedJudge):
             features=tuple(f"assistant.{name}" for name in features), vectors=False
         )
         if config.reads_base:
-            raise ValueError("features that compare vectors need a trained judge")
+            raise ValueError(
+                "features that compare vectors need a trained judge. Leave them out"
+            )
         dimensions = dimensions or load_rubric(settings["rubric"])
         judge = cls(config, dimensions, name=settings["name"])
         slopes = {f"assistant.{n}": f["good"] / f["std"] for n, f in features.items()}
@@ -196,7 +198,7 @@ class LinearJudge(LearnedJudge):
         config = LinearConfig(**saved["linear"])
         if not config.reads_base and dtype != "fp32":
             raise JudgeLoadError(
-                f"a judge of features alone has no weights that could be {dtype}"
+                f"a judge of features alone has no weights. Leave --dtype {dtype} out"
             )
         encoder = None
         if config.reads_base:
@@ -207,7 +209,7 @@ class LinearJudge(LearnedJudge):
                 raise JudgeLoadError(
                     f"{folder}: the judge was trained on other weights of {config.base} than are "
                     f"here (hash {saved['base_hash']} then, {now} now)",
-                    hint="install the package version of its training, or copy the whole folder",
+                    hint="Install the package version of its training, or copy the whole folder",
                 )
             if config.base.startswith(PREFIX):
                 encoder = TextEncoder.create(config)
@@ -434,4 +436,4 @@ def _require_known(settings: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raises ValueError if one of ``settings`` is not in ``names``."""
     unknown = settings.keys() - names
     if unknown:
-        raise ValueError(f"there is no setting {min(unknown)!r}")
+        raise ValueError(f"there is no setting {min(unknown)!r}. Leave it out")

@@ -77,5 +77,5 @@ class AnswerCache:
     def _error(self, error: Exception) -> SourceError:
         return SourceError(
             f"{self.path}: cached answers cannot be used: {error}",
-            hint="delete the file, or ask without it: llm.cache=false",
+            hint="Delete the file, or leave it out: llm.cache=false",
         )

@@ -165,7 +165,9 @@ class ChatTemplate:
         text = self._apply(self._fit([*messages, Message(role, _MARK)]))
         before, mark, after = text.partition(_MARK)
         if not mark:
-            raise ConfigError(f"the chat template drops a last turn by {role}")
+            raise ConfigError(
+                f"the chat template drops a last turn by {role}. Use another model"
+            )
         if prefill:
             return f"{before}{prefill}", " ", after
         head = before.rstrip(" ")
@@ -280,7 +282,7 @@ class TokenModel(LanguageModel):
         if thinking and not has_block:
             raise ConfigError(
                 f"llm.thinking: {thinking}, but the model's chat template has no block to think in",
-                hint="leave llm.thinking out",
+                hint="Leave llm.thinking out",
             )
         if thinking is None:
             thinking = 0

@@ -186,7 +186,7 @@ class CostLimiter:
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
                 "a limit of cost works in one process only",
-                hint="load the judge in each process, with its share of the limit as llm.max_cost",
+                hint="Load the judge in each process, with its share of the limit as llm.max_cost",
             )
         while (
             self.limit is not None and self.spent + self.at_stake + highest > self.limit
@@ -205,6 +205,6 @@ class CostLimiter:
         """Returns the error that tells the user how to go on."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
-            hint="run the same command again with a higher --max-cost (in YAML: llm.max_cost): "
-            "saved responses cost nothing",
+            hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "
+            "Saved answers cost nothing",
         )

@@ -207,7 +207,7 @@ class LanguageModel(ABC):
         if tokens > self.context:
             raise ConfigError(
                 f"{tokens} tokens do not fit the {self.context} tokens of {self.name}",
-                hint="drop the oldest turns first (a judge does)",
+                hint="Give fewer turns: drop the oldest first, as a judge does",
             )
 
     @abstractmethod

@@ -146,7 +146,7 @@ def _status_error(error: APIStatusError) -> RequestError:
     stop = is_quotas or status in STOPS or 300 <= status < 400
     if 300 <= status < 400:
         target = one_line(response.headers.get("location", "?")).partition("?")[0]
-        reason = f"HTTP {status}: it redirects to {target}; set llm.base_url if you trust that"
+        reason = f"HTTP {status}: it redirects to {target}. Set llm.base_url to it if you trust it"
     elif "flagged_input" in str(body.get("metadata")):
         # A gateway's moderation is about the text of this request (OpenRouter).
         stop = False
@@ -185,7 +185,7 @@ def require_address(base_url: str) -> None:
     if not is_address or "@" in base_url:
         raise ConfigError(
             "llm.base_url is not an address of a server",
-            hint="llm.base_url=http://HOST:PORT/v1, without a user, a password and a query; "
+            hint="Type llm.base_url=http://HOST:PORT/v1, without a user, a password and a query. "
             "llm.api_key_env=NAME names the variable with the key",
         )
 
@@ -198,7 +198,7 @@ def read_key(variable: str) -> str:
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"the key in {variable} has a control character or one outside ASCII",
-            hint=f"copy the key again, as one line: export {variable}=...",
+            hint=f"Copy the key again, as one line. Type: export {variable}=...",
         )
     return key
 
@@ -211,7 +211,9 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
 
     if not key and address == PROVIDER:
         variable = config.api_key_env
-        raise NotAvailableError(f"no key in {variable}", hint=f"export {variable}=...")
+        raise NotAvailableError(
+            f"no key in {variable}", hint=f"Type: export {variable}=..."
+        )
     try:
         http_client = DefaultAsyncHttpxClient(
             # Dialogues and key go only to the address that the user gave.
@@ -221,7 +223,7 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
     except Exception as error:
         raise ConfigError(
             f"a proxy of the environment cannot be used ({type(error).__name__})",
-            hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT",
+            hint="Set HTTP_PROXY, HTTPS_PROXY and ALL_PROXY to http://HOST:PORT, or unset them",
         ) from None
     return AsyncOpenAI(
         api_key=key or "none",  # own servers need no key, the client does
@@ -289,8 +291,8 @@ class RemoteModel(LanguageModel):
         self.price = load_prices(config.prices or "prices").find(model, base)
         if config.max_cost is not None and self.price is None:
             raise ConfigError(
-                f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
-                hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
+                f"the price of {model} on this server is unknown, so max_cost cannot be kept",
+                hint="Give llm.prices=FILE: models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
         self.limiter: CostLimiter = CostLimiter(config.max_cost)
         self.address = (base or PROVIDER).rstrip("/")
@@ -447,7 +449,9 @@ class RemoteModel(LanguageModel):
                 if refused and refused not in self.dropped:
                     self.dropped |= {refused}
                     logger.warning(
-                        "%s refuses %s, left out from now on", self.name, refused
+                        "%s refuses %s, which is left out from now on",
+                        self.name,
+                        refused,
                     )
                 elif not refused:
                     # A server that has answered before may come back.
@@ -455,8 +459,8 @@ class RemoteModel(LanguageModel):
                         variable = self.config.api_key_env
                         raise ServerStopError(
                             f"{self.name} at {self.address}: {failure}",
-                            hint="check llm.base_url (it usually ends in /v1), llm.model, the key "
-                            f"in {variable} and its quota; the same command then resumes",
+                            hint="Check llm.base_url (it usually ends in /v1), llm.model, the key "
+                            f"in {variable} and its quota. Type the same command again to resume",
                         ) from None
                     money = self.cost(highest if failure.billed else Usage())
                     usage, transient = Usage(money=money), failure.transient
@@ -518,7 +522,7 @@ class RemoteModel(LanguageModel):
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
             f"{self.name} does not return log-probabilities of a text",
-            hint="use a model of this machine: llm=ORG/NAME, or llm=vllm:ORG/NAME",
+            hint="Use a model of this machine: llm=ORG/NAME, or llm=vllm:ORG/NAME",
         )
 
 

@@ -116,7 +116,7 @@ def no_model_error(judge: object) -> ConfigError:
     """Returns the error for a judge whose file leaves its language model to the user."""
     return ConfigError(
         f"{judge} needs a language model",
-        hint="name one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
+        hint="Type one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
     )
 
 
@@ -133,7 +133,7 @@ def llm_config(setting: object) -> LLMConfig:
     name = settings.get("model")
     if not isinstance(name, str) or not name:
         raise ConfigError(
-            "llm: no model named", hint="llm: {backend: openai, model: NAME}"
+            "llm: no model is given", hint="Write llm: {backend: openai, model: NAME}"
         )
     if settings.get("backend") is None:
         backend, colon, model = name.partition(":")
@@ -144,7 +144,7 @@ def llm_config(setting: object) -> LLMConfig:
     if kind is None:
         raise ConfigError(
             f"llm: unknown backend {settings['backend']!r}",
-            hint=f"known: {', '.join(sorted(BACKENDS))}",
+            hint=f"Use one of: {', '.join(sorted(BACKENDS))}",
         )
     return build_config(kind, settings, where="llm")
 

@@ -71,7 +71,7 @@ class LoraConfig(HeadedConfig):
     def _settings_apply(self) -> LoraConfig:
         if self.head == "generative" and self.heads:
             raise ValueError(
-                "heads are for head: scoring; a generative judge writes its numbers"
+                "leave heads out, or set head: scoring. A generative judge writes its numbers"
             )
         return self
 
@@ -111,7 +111,7 @@ def load_adapted(
         ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
         if ranks != {adapters.r}:  # before adapters of any size are created
             raise JudgeLoadError(
-                f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}"
+                f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}. Copy the whole folder"
             )
     model, tokenizer = _load_base(config, device, labels, dtype)
     if tokenizer.pad_token_id is None:
@@ -230,7 +230,7 @@ def _peft_config(config: LoraConfig) -> Any:
         return PeftConfig(**(settings | config.peft))
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"model.peft: {error}", hint="the fields of peft.LoraConfig"
+            f"model.peft: {error}", hint="Use the fields of peft.LoraConfig"
         ) from error
 
 

@@ -128,7 +128,7 @@ class PromptBuilder:
             if name not in names:
                 raise ConfigError(
                     f"the prompt {prompt.name!r} has no {kind} {name!r}",
-                    hint=f"it has: {', '.join(names)}",
+                    hint=f"Use one of: {', '.join(names)}",
                 )
         shape = {"format": answer or prompt.answer.format}
         if answer == "prose":
@@ -141,7 +141,7 @@ class PromptBuilder:
         if "dialogue" not in used:
             raise ConfigError(
                 f"the prompt {prompt.name!r} shows no dialogue",
-                hint="write {{ dialogue }} where it belongs",
+                hint="Write {{ dialogue }} where the chat belongs",
             )
         # Whether a judged turn has a place of its own; else it ends the dialogue.
         self.response_apart = "response" in used
@@ -416,7 +416,7 @@ def choose_examples(
     if len(scored) < 3:
         raise ConfigError(
             f"{len(scored)} examples have a score for {dimension!r}, the prompt shows 3",
-            hint="examples=FILE with more dialogues, or variant=zero_shot",
+            hint="Type examples=FILE with more dialogues, or variant=zero_shot",
         )
     generator = np.random.default_rng(seed)
     scores = np.array([example.scores[dimension] for example in scored])

@@ -174,7 +174,7 @@ class GPTScoreJudge(BasePromptedJudge):
         if self.llm.api:
             raise NotAvailableError(
                 f"{self.name}: {self.llm.name} does not return log-probabilities of an answer",
-                hint="use a model of this machine, or the judge geval",
+                hint="Use a model of this machine, or the judge geval",
             )
 
     def _score_fitting(

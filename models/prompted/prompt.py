@@ -158,19 +158,19 @@ def load_prompt(
             if language not in prompt.languages:
                 raise ConfigError(
                     f"{where} has no language {language!r}",
-                    hint=f"it has: {', '.join(['en', *prompt.languages])}",
+                    hint=f"Use one of: {', '.join(['en', *prompt.languages])}",
                 )
             stem, dot, ending = where.partition(".yaml")
             where = f"{stem}_{language}{dot}{ending}"
             prompt = build_config(Prompt, read_yaml(where), where=where)
     if missing := sorted(set(parts) - set(prompt.parts)):
-        raise ConfigError(f"{where}: no part {missing[0]!r}")
+        raise ConfigError(f"{where}: write a part {missing[0]!r}")
     for part in prompt.parts:
         used = prompt.values_of(part)
         if known is not None and (unknown := used - set(known)):
             raise ConfigError(
                 f"{where}: {part}: no value {min(unknown)!r} here",
-                hint=f"known: {', '.join(sorted(known))}",
+                hint=f"Use one of: {', '.join(sorted(known))}",
             )
     return prompt
 

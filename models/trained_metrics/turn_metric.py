@@ -94,7 +94,7 @@ def load_checkpoint(
     except (OSError, ValueError, KeyError) as error:
         raise JudgeLoadError(
             f"cannot load {config.model}: {error}",
-            hint=f"is it a {network_class} with safetensors weights? If you trust a pickle, load "
+            hint=f"Give a {network_class} with safetensors weights. If you trust a pickle, load "
             "it with transformers once, save it and its tokenizer with save_pretrained, and "
             "set model=FOLDER. Another tokenizer: tokenizer=ORG/NAME",
         ) from error
@@ -355,7 +355,7 @@ class UniEvalJudge(TurnMetric):
         self._answers = [int(tokenizer(word).input_ids[0]) for word in ("Yes", "No")]
         if tokenizer.unk_token_id in self._answers:
             raise JudgeLoadError(
-                "the tokenizer does not know Yes and No: it is not UniEval's"
+                "the tokenizer does not know Yes and No. Give the one of UniEval"
             )
         pooling = {"sentences": config.sentences, "fact_keys": FACT_KEYS}
         self.prompt_hash = content_hash([self.layout, pooling])

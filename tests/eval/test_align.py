@@ -143,7 +143,7 @@ def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -
     rows = list(read_labelled(data, columns={"labels": {"overall": "novel:1..5"}}))
     assert align("length", rows, keep_anyway=True).judge is not None
     (out / "judge.json").touch()
-    assert "holds a judge already" in refused(*words)
+    assert "already holds a judge" in refused(*words)
 
 
 def material(judge: np.ndarray, y: np.ndarray) -> Material:

@@ -244,7 +244,7 @@ class Search:
             raise ConfigError(
                 "a linear judge chooses its settings on held-out rows: one "
                 f"{self.config.fold_by} is too few",
-                hint="more rows, validation rows, or one value for each setting of model.grid",
+                hint="Give more rows, validation rows, or one value for each setting of model.grid",
             )
         values = [self.measure(dimension, settings) for settings in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))

@@ -112,7 +112,7 @@ def _answers(
         raise ConfigError(
             f"{example.source}: dialogue {example.dialogue.id!r} has no label of "
             f"{', '.join(lacking[:3])}, and the prompt asks for all dimensions together",
-            hint="set model.layout: each",
+            hint="Set model.layout: each",
         )
     return pairs
 

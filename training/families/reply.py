@@ -71,7 +71,7 @@ def fit_reactions(
                 f"the reply models learn from two halves of the conversations, and one of them has "
                 f"{count} answers that a user replied to (in {len(pairs_by_half[half])} "
                 f"dialogues): {_LEAST} or more are needed",
-                hint="train on more conversations of several turns, or without: model.reply=null",
+                hint="Give more conversations of several turns, or type model.reply=null",
             )
         assert isinstance(model, ReplyModel)
         generator = torch.Generator().manual_seed(seed * HALVES + half)

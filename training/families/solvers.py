@@ -78,7 +78,7 @@ def fit_head(
     if not rows:
         raise ConfigError(
             f"{name!r} has no label in a part of the training rows",
-            hint="give validation rows",
+            hint="Give validation rows",
         )
     labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
@@ -144,7 +144,7 @@ def _logistic(
     """Returns weights [C] and bias of the logit. Raises ConfigError for one label only."""
     labels = labelled.y >= 0.5
     if labels.all() or not labels.any():
-        raise ConfigError(f"all training labels of {name!r} are the same")
+        raise ConfigError(f"all training labels of {name!r} are the same. Leave it out")
     middle = labelled.source_means(labelled.x).mean(axis=0)
     solver = LogisticRegression(C=1 / alpha, class_weight="balanced", max_iter=1000)
     solver.fit((labelled.x - middle) * scale, labels, sample_weight=labelled.weights)

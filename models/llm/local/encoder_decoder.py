@@ -64,7 +64,7 @@ class EncoderDecoderModel(LanguageModel):
         only."""
         raise ConfigError(
             f"{self.name} has an encoder and gives likelihoods only",
-            hint="a model without encoder, or family: followup",
+            hint="Use a model without encoder, or write family: followup",
         )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -89,7 +89,7 @@ class EncoderDecoderModel(LanguageModel):
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
-                hint="likelihood: conditional, or a model without encoder",
+                hint="Write likelihood: conditional, or use a model without encoder",
             )
         import torch
 

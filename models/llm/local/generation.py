@@ -374,6 +374,6 @@ def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
     except ValueError as error:
         raise ConfigError(
             f"no grammar works with this tokenizer: {error}",
-            hint="use a model with a fast tokenizer; else set enforce: false in a judge's file, "
+            hint="Use a model with a fast tokenizer, or set enforce: false in a judge's file, "
             "model.head: scoring in a LoRA training",
         ) from error

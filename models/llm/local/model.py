@@ -82,21 +82,21 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     except (OSError, ValueError, RuntimeError, UnpicklingError) as error:
         raise NotAvailableError(
             f"llm: cannot load {config.model}: {error}",
-            hint="a hub id, a folder with safetensors weights, or embedded:smollm2; weights "
+            hint="Give a Hub id, a folder with safetensors weights, or embedded:smollm2. Weights "
             "published as .bin only: llm.bin_weights=true",
         ) from error
     if missing := sorted(loaded["missing_keys"]):
         raise NotAvailableError(
-            f"llm: {config.model} is no language model: it has no {missing[0]} (of {len(missing)} "
-            "missing weights)",
-            hint="name a language model; an encoder is a base to train a judge on",
+            f"llm: {config.model} is not a language model: {len(missing)} weights are missing: "
+            f"{missing[0]} ...",
+            hint="Give a language model. To train a judge on an encoder, type: medal train",
         )
     network.to(device).eval()
     name = model_name(config.model)
     if is_seq2seq:
         if config.thinking:
             raise ConfigError(
-                f"llm.thinking: {config.model} has an encoder and does not think"
+                f"llm.thinking: {config.model} has an encoder and does not think. Leave it out"
             )
         return EncoderDecoderModel(
             network, tokenizer, name=name, context=config.context, weights=weights

@@ -21,7 +21,7 @@ def model_path(model: str) -> str:
     if model.lower().endswith(".gguf"):
         raise ConfigError(
             f"llm: {model} is a GGUF file, which is not read here",
-            hint="serve it (llama-server -m FILE) and give llm=openai:NAME with llm.base_url, or "
+            hint="Serve it (llama-server -m FILE) and type llm=openai:NAME with llm.base_url, or "
             "name the folder or hub id with the model's safetensors",
         )
     if not model.startswith(PREFIX):

@@ -64,8 +64,8 @@ def load_vllm(config: VllmLLM) -> VllmModel:
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise NotAvailableError(
             f"llm: vLLM does not start with {config.model}: {str(error).partition(' [type=')[0]}",
-            hint="llm.model: a hub id or a folder with safetensors weights; less memory: "
-            "llm.context, llm.engine.gpu_memory_utilization",
+            hint="Give llm.model a Hub id or a folder with safetensors weights. For less memory, "
+            "lower llm.context or llm.engine.gpu_memory_utilization",
         ) from error
 
 
@@ -86,7 +86,7 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
     if config.dtype is not None:
         arguments["dtype"] = torch_dtype(config.dtype)
     if taken := sorted(arguments.keys() & config.engine.keys()):
-        raise ConfigError(f"llm.engine.{taken[0]} cannot be set")
+        raise ConfigError(f"llm.engine.{taken[0]} cannot be set. Leave it out")
     return arguments | config.engine
 
 

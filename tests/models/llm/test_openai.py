@@ -302,7 +302,7 @@ def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
     server = serve(fault=fault, times=-1, wait=wait)
     with pytest.raises(ServerStopError, match=words) as caught:
         remote(server).chat(asked(100))
-    assert "the same command then resumes" in str(caught.value)
+    assert "Type the same command again to resume" in str(caught.value)
     assert len(sent(server)) <= 8
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from medal_judges.eval.trial.config import GROUPS
 from medal_judges.eval.trial.trial import TrialResult
 from medal_judges.records.validation import parse
-from medal_judges.report.table import number
+from medal_judges.report.table import number_text
 
 
 def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
@@ -38,7 +38,7 @@ def trial_rows(results: Sequence[TrialResult]) -> list[list[str]]:
             for finding in found:
                 if finding.verdict == "red" and finding.change.value is not None:
                     name = finding.check.replace("_", " ")
-                    red.append(f"{name} {number(finding.change.value)}")
+                    red.append(f"{name} {number_text(finding.change.value)}")
             cells.append(", ".join(told) + (f": {', '.join(red)}" if red else ""))
         rows.append(cells)
     return rows

@@ -14,10 +14,10 @@ import typer
 
 from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
-from medal_judges.report.console import quiet_foreign_logs
+from medal_judges.report.console import silence_libraries
 
 if __name__ == "__main__":
-    quiet_foreign_logs()
+    silence_libraries()
     try:
         typer.run(train)
     except MedalError as error:

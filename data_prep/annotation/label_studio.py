@@ -21,7 +21,7 @@ from medal_judges.data_prep.annotation.questions import (
 )
 from medal_judges.errors import DataError, printable
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.page import fragment
+from medal_judges.report.page import render_template
 
 ACCOUNT = "account-"
 _EXPORT = "in Label Studio: Export, JSON"
@@ -31,7 +31,9 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
     """Returns the labelling interface for ``questions``. Each dimension is a required single choice
     under its name (``yes`` and ``no``, or the numbers of its scale). The free texts are
     ``other_text`` and ``comment``, which ``asks`` introduces."""
-    template = fragment(TEMPLATES, "label_studio.xml", questions=questions, asks=asks)
+    template = render_template(
+        TEMPLATES, "label_studio.xml", questions=questions, asks=asks
+    )
     root = ET.fromstring(printable(template))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"

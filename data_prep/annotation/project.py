@@ -23,7 +23,7 @@ from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
-from medal_judges.report.page import fragment
+from medal_judges.report.page import render_template
 from medal_judges.storage.files import atomic_write, read_json, write_json
 from medal_judges.storage.jsonl import write_records
 
@@ -178,7 +178,7 @@ def export(
     studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:
-        text = fragment(TEMPLATES, name, guidelines=guidelines, questions=asks)
+        text = render_template(TEMPLATES, name, guidelines=guidelines, questions=asks)
         return text.strip() + "\n"
 
     texts = {out / "guidelines.md": document("guidelines.md")}

@@ -19,7 +19,7 @@ from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Figure, Intervals, span_of
 from medal_judges.report.page import Page, Section, count_text, facts_section
-from medal_judges.report.table import Cell, Row, Share, Table, estimate_words, slug
+from medal_judges.report.table import Cell, Row, Share, Table, estimate_text, slug
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval_reason
 from medal_judges.stats.correlation import (
     MIN_ROWS,
@@ -286,7 +286,7 @@ def agreement_page(
     tables = [table, annotators]
     langs = {agreement.lang for agreement in agreements} - {ALL}
     last = widest[-1]
-    answer = f"{names[-1]}: agreement of annotators is α {estimate_words(last.estimates['alpha'])}"
+    answer = f"{names[-1]}: agreement of annotators is α {estimate_text(last.estimates['alpha'])}"
     answer += " (1 is perfect, 0 is chance)."
     rows = table.rows[len(table.rows) - len(widest) :]
     printed = replace(table, title="", rows=rows[-_LINES:], headings={})

@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.report.console import Printout
-from medal_judges.report.table import Cell, Row, Table, estimate_words
+from medal_judges.report.table import Cell, Row, Table, estimate_text
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, Estimate, jackknife
@@ -196,13 +196,13 @@ class Proof:
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and beyond_chance(level):
-            gain = estimate_words(level)
+            gain = estimate_text(level)
             notes.append(
                 "its level or spread is off: a line or a constant corrects it (gain "
                 f"{gain} over the {AS_IS}); --keep-anyway writes such a judge"
             )
         if length and not beyond_chance(length):
-            gain = estimate_words(length)
+            gain = estimate_text(length)
             notes.append(
                 f"not shown to be better than the length of the answers: gain {gain}"
             )
@@ -356,7 +356,7 @@ class Alignment:
         what."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
-            gain = f"gain {estimate_words(proof.gain)} over the {proof.base}"
+            gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"
             verb = "improve" if proof.improves else "do not improve"
             sentences.append(f"{name}: the labels {verb} this judge ({gain})")
             sentences += [f"{name}: {note}" for note in proof.notes()]

@@ -30,9 +30,9 @@ from medal_judges.report.table import (
     Row,
     Share,
     Table,
-    estimate_words,
-    interval,
-    percent,
+    estimate_text,
+    interval_text,
+    percent_text,
     unique_slugs,
 )
 from medal_judges.stats.intervals import MIN_ROWS, OTHERS, THESE, Estimate
@@ -117,8 +117,8 @@ def _printout(
         answer += f" no judge has a {name} ({estimate.reason})."
     else:
         answer += f" {best.judge} has the highest {name} with people, "
-        answer += estimate_words(estimate)
-        answer += f" ({best.n} rows, coverage {percent(best.scored / best.n)})."
+        answer += estimate_text(estimate)
+        answer += f" ({best.n} rows, coverage {percent_text(best.scored / best.n)})."
     with_interval: Sequence[str] = ()
     if len(tasks) == 1:
         table = dimension_table(tasks[0])
@@ -211,7 +211,7 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
         estimate = estimate_of(row, row.metrics, headline)
         cells: list[Cell] = [row.judge, estimate]
         if has_others:
-            cells.append(interval(estimate.beside or Estimate(None)))
+            cells.append(interval_text(estimate.beside or Estimate(None)))
         cells.append(estimate_of(row, row.like_for_like, headline))
         for metric in metrics:
             cells.append(Brief(estimate_of(row, row.metrics, metric)))

@@ -18,7 +18,7 @@ from medal_judges.report.page import (
     Section,
     count_text,
     facts_section,
-    fragment,
+    render_template,
 )
 from medal_judges.report.table import (
     Cell,
@@ -87,7 +87,7 @@ def _sections(
     sections = [Section("verdict", "Which is better", summary)]
     for dimension, parts in blocks.items():
         sections.append(Section(slug(dimension), name_in_words(dimension), parts))
-    terms = fragment(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
+    terms = render_template(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
     sections.append(Section("terms", "How to read it", [terms]))
     return [*sections, facts_section(comparison.facts)]
 

@@ -13,7 +13,7 @@ from medal_judges.eval.scores.bad import BadScores
 from medal_judges.report.page import count_text
 from medal_judges.report.table import (
     Share,
-    estimate_words,
+    estimate_text,
     p_value_text,
 )
 from medal_judges.stats.difference import Difference
@@ -132,8 +132,8 @@ class ComparedOn:
     def distance_text(self, estimate: Estimate) -> str:
         """Returns the difference ``estimate`` with its interval: points of a share, or as it is."""
         if self.is_share:
-            return estimate_words(Share(estimate, signed=True))
-        return estimate_words(estimate)
+            return estimate_text(Share(estimate, signed=True))
+        return estimate_text(estimate)
 
 
 def name_in_words(dimension: str) -> str:

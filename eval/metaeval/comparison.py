@@ -16,7 +16,7 @@ from medal_judges.eval.metaeval.metrics import (
     not_classifiable,
     right_alone,
 )
-from medal_judges.report.table import Cell, Row, Table, interval, p_cell
+from medal_judges.report.table import Cell, Row, Table, interval_text, p_cell
 from medal_judges.stats.difference import (
     Difference,
     correct_by_holm,
@@ -121,7 +121,7 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
     for pair, estimate in zip(pairs, estimates, strict=True):
         line: list[Cell] = [*pair.about, estimate]
         if has_others:
-            line.append(interval(estimate.beside or Estimate(None)))
+            line.append(interval_text(estimate.beside or Estimate(None)))
         lines.append([*line, p_cell(estimate.p_value), len(pair.better.facts)])
     return Table(title, [*columns, "p", "n"], lines, _PAIRS_NOTE)
 

@@ -13,7 +13,7 @@ from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.bad import BAD, require_dimension
 from medal_judges.eval.scores.scores import Mask, Scores
-from medal_judges.report.table import estimate_words
+from medal_judges.report.table import estimate_text
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, correct_by_holm
 from medal_judges.stats.equal import Values
@@ -296,7 +296,7 @@ def _check_gate(
     if is_failed or is_passed:
         verdict = "failed" if is_failed else "passed"
         reason = ""
-    estimated = estimate_words(scores.cell(gate.dimension, estimate))
-    limit_text = estimate_words(scores.cell(gate.dimension, Estimate(limit)))
+    estimated = estimate_text(scores.cell(gate.dimension, estimate))
+    limit_text = estimate_text(scores.cell(gate.dimension, Estimate(limit)))
     text = f"{gate.dimension} {estimated}, {bound} {limit_text}: {verdict}{reason}"
     return GateResult(gate, verdict, text)

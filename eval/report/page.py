@@ -45,13 +45,13 @@ from medal_judges.report.page import (
     Sheet,
     chat_block,
     count_text,
-    fragment,
+    render_template,
 )
 from medal_judges.report.table import (
     Table,
     in_percent,
-    number,
-    percent,
+    number_text,
+    percent_text,
     unique_slugs,
 )
 from medal_judges.stats.intervals import Estimate
@@ -133,7 +133,7 @@ def _summary(
     if not scores.rows:
         yield "The file has no judgements: nothing to report on."
         return
-    yield fragment(
+    yield render_template(
         _PACKAGE,
         "summary.html",
         answer=answer(scores, estimates),
@@ -169,7 +169,7 @@ def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
 def _heading(chat: WorstChat) -> str:
     """Returns the score, the id and the reason of a chat."""
     judgement = chat.judgement
-    parts = ["–" if chat.score is None else number(chat.score)]
+    parts = ["–" if chat.score is None else number_text(chat.score)]
     id = judgement.id
     if len(id) > _LONGEST_ID:
         id = f"{id[: _LONGEST_ID - 1]}…"
@@ -209,7 +209,7 @@ def _distribution(scores: Scores, name: str) -> Bars:
         labels = [f"{level:g}" for level in levels]
     bars = []
     for label, share in zip(labels, (sizes / len(numbers)).tolist(), strict=True):
-        bars.append(Bar(label, [(share, BLUE)], percent(share)))
+        bars.append(Bar(label, [(share, BLUE)], percent_text(share)))
     return Bars(name, bars, float(sizes.max() / len(numbers)))
 
 

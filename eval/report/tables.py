@@ -11,7 +11,7 @@ from medal_judges.report.table import (
     Cell,
     Row,
     Table,
-    estimate_words,
+    estimate_text,
     p_cell,
     p_value_text,
 )
@@ -99,7 +99,7 @@ def answer(scores: Scores, estimates: ReportEstimates) -> str:
         return f"{count}, none of them scored: {scores.failures()}."
     name = names[0]
     estimate = estimates.total.lead(name)
-    text = estimate_words(scores.cell(name, estimate))
+    text = estimate_text(scores.cell(name, estimate))
     scale = _scale_text(scores, name)
     if estimates.total.is_corrected(name):
         scale += "; human labels correct it"
@@ -119,9 +119,9 @@ def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
                 if (gap < 0) != (scores.dimensions[name].good == "high"):
                     continue
                 estimate = Estimate(group.lead(name).value)
-                text = estimate_words(scores.cell(name, estimate))
+                text = estimate_text(scores.cell(name, estimate))
                 side = "below" if gap < 0 else "above"
-                distance = estimate_words(scores.cell(name, Estimate(abs(gap)), True))
+                distance = estimate_text(scores.cell(name, Estimate(abs(gap)), True))
                 distance = distance.removeprefix("+")
                 sentence = (
                     f"{column} {group.name} is worse: {name} {text}, {distance} {side} the "

@@ -32,7 +32,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import Printout, shorten
 from medal_judges.report.page import Page, Section, count_text, facts_section
-from medal_judges.report.table import Cell, Light, Row, Table, estimate_words
+from medal_judges.report.table import Cell, Light, Row, Table, estimate_text
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of
@@ -446,7 +446,7 @@ def trial_table(results: Sequence[TrialResult]) -> Table:
             for finding in result.findings:
                 if finding.group == group:
                     change = finding.change
-                    text = estimate_words(change)
+                    text = estimate_text(change)
                     light = Light(
                         finding.verdict, text, finding.description, change.value
                     )

@@ -111,7 +111,7 @@ def before_commands(
         raise typer.Exit
     if context.invoked_subcommand is None:
         context.fail("Missing command.")
-    from medal_judges.report.console import quiet_foreign_logs
+    from medal_judges.report.console import silence_libraries
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
@@ -121,7 +121,7 @@ def before_commands(
         level = logging.DEBUG
     logging.basicConfig(level=level, handlers=[handler])
     if not debug:
-        quiet_foreign_logs()
+        silence_libraries()
 
 
 # As safetensors and torch.save report a full disk, a limit of file sizes and a full quota.

@@ -9,7 +9,7 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import option
 from medal_judges.errors import MedalError
 from medal_judges.reading.dialogues import ReadOptions, start_report
-from medal_judges.report.page import publish
+from medal_judges.report.page import print_and_write
 
 
 @with_options(locks="folder")
@@ -69,4 +69,4 @@ def agreement(
         ("medal-judges", __version__),
     ]
     title = f"Agreement: {Path(source).name}"
-    publish(agreement_page(figures, title, facts), out)
+    print_and_write(agreement_page(figures, title, facts), out)

@@ -18,11 +18,11 @@ def benchmark(options: BenchmarkOptions) -> None:
     """
     from medal_judges.eval.benchmark.page import benchmark_page
     from medal_judges.eval.benchmark.run import run_benchmark
-    from medal_judges.report.page import publish
+    from medal_judges.report.page import print_and_write
 
     with ProgressBar("judging") as bar:
         results, folder = run_benchmark(options, bar)
-    publish(benchmark_page(results), folder)
+    print_and_write(benchmark_page(results), folder)
     under = [
         f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
         for row in results.rows

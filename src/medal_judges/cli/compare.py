@@ -12,7 +12,7 @@ from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.reading.dialogues import start_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.junit import write_junit
-from medal_judges.report.page import publish
+from medal_judges.report.page import print_and_write
 
 
 @with_options(locks="folder")
@@ -33,7 +33,7 @@ def compare(options: CompareOptions) -> None:
     with ProgressBar("judging") as bar:
         comparison = compare_systems(options, reading=reading, progress=bar.advance)
     reading.show()
-    publish(comparison_page(comparison), options.out)
+    print_and_write(comparison_page(comparison), options.out)
     gates = check_comparison(comparison, options)
     for line in gate_lines(gates):
         typer.echo(line)

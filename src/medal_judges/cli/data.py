@@ -214,7 +214,7 @@ def stats(
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import corpus_statistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
-    from medal_judges.report.page import publish
+    from medal_judges.report.page import print_and_write
 
     report = start_report(reading, out)
     for text in sources:
@@ -228,7 +228,7 @@ def stats(
     statistics = corpus_statistics(rows, name, lemmas=not no_lemmas)
     if report.count:
         report.require_dialogues()
-    publish(statistics_page(statistics), out)
+    print_and_write(statistics_page(statistics), out)
     report.show()
 
 

@@ -57,7 +57,7 @@ def trial(
         trial_page,
     )
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.page import publish
+    from medal_judges.report.page import print_and_write
     from medal_judges.report.table import slug
 
     named, settings = split_settings(judges)
@@ -100,7 +100,7 @@ def trial(
         typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
     if data is not None:
         report.show()
-    publish(trial_page(results), out)
+    print_and_write(trial_page(results), out)
 
 
 def split_settings(

@@ -37,8 +37,8 @@ _NOISE = {
 
 
 class PlainConsole(Console):
-    """A console that prints text unchanged. Without it, rich would read ``[/b]`` in a file's name
-    as markup and fail, replace ``:x:`` by an emoji, and print escape sequences."""
+    """A console that prints text unchanged. A console of rich would read ``[/b]`` in a file's name
+    as markup and fail. It would also replace ``:x:`` by an emoji and print escape sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -48,14 +48,15 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False) -> Console:
-    """Returns a console as wide as the terminal, or WIDTH columns without a terminal."""
+    """Returns a console as wide as the terminal. Without a terminal it is WIDTH columns wide."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """What a command prints: lines, tables, dim notes, and lines. Lines are not wrapped."""
+    """What a command prints, in this order: ``head``, ``tables``, ``notes`` (dimmed), ``foot``. The
+    lines of ``head`` and ``foot`` are not wrapped."""
 
     tables: Sequence[Table | RichTable]
     notes: Iterable[str] = ()
@@ -63,7 +64,7 @@ class Printout:
     foot: Sequence[str] = ()
 
     def show(self) -> None:
-        """Prints it on standard output."""
+        """Prints everything on standard output."""
         console = wide_console()
         for line in self.head:
             console.print(line, highlight=False, soft_wrap=True)
@@ -78,15 +79,15 @@ class Printout:
 
 
 def shorten(text: str, length: int = WIDTH) -> str:
-    """Returns ``text``, cut to ``length`` characters."""
+    """Returns ``text``, cut to at most ``length`` characters. A cut text ends with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """Returns the table as a table of rich. ``columns`` selects columns (default: all);
-    ``intervals`` names the columns that show intervals (default: all)."""
+    """Converts ``table`` to a table of rich. ``columns``: the names of the columns to keep
+    (default: all). ``intervals``: the names of the columns that show intervals (default: all)."""
     is_brief: dict[int, bool] = {}  # the columns to print
     printed = RichTable(
         title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False
@@ -116,7 +117,7 @@ def rich_table(
 
 
 def _cell_text(cell: object, brief: bool) -> str:
-    """Returns a cell as text; ``brief`` leaves out intervals."""
+    """Returns ``cell`` as text for the terminal. ``brief`` leaves out its interval."""
     text, span, _ = cell_parts(cell)
     if not brief:
         text = f"{text} {span}".rstrip()
@@ -126,8 +127,8 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 
 class ProgressBar:
-    """Shows on standard error how many of ``total`` (None: unknown) dialogues are finished, and a
-    ``note``.
+    """Shows on standard error how many dialogues are finished. ``total``: the number of all
+    dialogues, None if it is unknown.
 
     In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
     minute, so a short run prints nothing.
@@ -162,8 +163,8 @@ class ProgressBar:
         total: int | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to the number of finished dialogues, or sets it to ``finished``. Other
-        arguments of None change nothing."""
+        """Adds ``count`` to the number of finished dialogues, or sets the number to ``finished``.
+        Sets ``total`` and ``note`` (a text beside the bar) unless they are None."""
         (task,) = self._bar.tasks
         if finished is None:
             finished = int(task.completed) + count
@@ -176,9 +177,10 @@ class ProgressBar:
             self.console.print(text.rstrip(), soft_wrap=True, highlight=False)
 
 
-def quiet_foreign_logs() -> None:
-    """Silences the messages of _NOISE. Without a terminal, it also turns off the progress bars of
-    transformers and huggingface_hub. Call it before these libraries are imported."""
+def silence_libraries() -> None:
+    """Hides the messages of libraries that _NOISE lists. Without a terminal, it also turns off the
+    progress bars of transformers and huggingface_hub. It must be called before these libraries are
+    imported."""
     for name, start in _NOISE.items():
 
         def is_useful(record: logging.LogRecord, start: str = start) -> bool:

@@ -47,8 +47,8 @@ Colour = Any  # whatever matplotlib takes
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A panel with the estimates of ``names``, such as days, from left to right on the axis
-    ``span``."""
+    """A panel of ``estimates`` from left to right, such as one for each day. ``names``: their names
+    on the horizontal axis. ``span`` and ``label``: the range and the label of the vertical axis."""
 
     title: str
     names: Sequence[str]
@@ -59,12 +59,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A panel with one row for each of ``names``: its estimate and interval, on an axis over
+    """A panel with a row for each of ``names``: its estimate and interval, on an axis over
     ``span``.
 
-    ``ceiling`` is the human ceiling, a diamond on each row. ``like`` has for each row the judge's
-    agreement with the same annotators as the ceiling ("like for like"), drawn as a ring. None is no
-    ring.
+    ``ceiling``: the human ceiling, drawn as a diamond on each row. ``like``: the judge's agreement
+    with the same annotators as the ceiling ("like for like"), drawn as a ring on its row. None is
+    not drawn.
     """
 
     title: str
@@ -77,7 +77,8 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A named bar of ``segments``, each (length, colour), with ``text`` after its end."""
+    """A bar of ``segments``, each (length, colour). ``name`` is on the left of the bar and ``text``
+    on the right."""
 
     name: str
     segments: Sequence[tuple[float, Colour]]
@@ -86,7 +87,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A panel of horizontal bars from 0 to ``end``."""
+    """A panel of horizontal bars, on an axis from 0 to ``end``."""
 
     title: str
     bars: Sequence[Bar]
@@ -95,7 +96,8 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels with one legend of (name, colour) pairs. The page shows the heading."""
+    """Panels with a title and one legend of (name, colour) pairs. ``heading``: the heading above
+    the figure on a page."""
 
     title: str
     panels: Sequence[Series | Intervals | Bars]
@@ -104,8 +106,8 @@ class Figure:
 
 
 def span_of(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
-    """Returns the range of all values and intervals, widened by ``share`` of its length on both
-    sides; never empty."""
+    """Returns the range of all values and intervals of ``estimates``, widened on both sides by
+    ``share`` of its length. The range is never empty."""
     ends: list[float] = []
     for estimate in estimates:
         for end in (estimate.low, estimate.value, estimate.high):
@@ -120,8 +122,8 @@ def span_of(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
 
 
 def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, bytes]:
-    """Writes NAME.png, NAME.pdf and NAME.svg for each figure, and returns each SVG by the ``id`` of
-    its figure. The same figures give the same bytes."""
+    """Writes NAME.png, NAME.pdf and NAME.svg of each figure to ``folder``. Returns the content of
+    the SVG files by the ``id`` of the figure. The same figures give the same bytes."""
     drawings = {}
     if figures:
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,12 +135,13 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
 
 
 def draw(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Returns the picture of a figure in each format."""
+    """Draws ``figure`` and returns the content of a file for each of ``endings`` (png, pdf or
+    svg)."""
     import matplotlib
 
     contents = {}
     with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
-        canvas = _canvas(figure)
+        canvas = _draw_canvas(figure)
         canvas.draw_without_rendering()
         # Laid out once: with a layout engine each format would be drawn twice.
         canvas.set_layout_engine(None)
@@ -149,13 +152,14 @@ def draw(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
     return contents
 
 
-def _canvas(figure: Figure) -> Canvas:
-    """Draws the panels of a figure, under its title and above its legend."""
+def _draw_canvas(figure: Figure) -> Canvas:
+    """Draws the panels of ``figure`` below its title and above its legend. Returns a figure of
+    matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.patches import Patch
 
-    sizes = [_inches(panel) for panel in figure.panels]
+    sizes = [_size_in_inches(panel) for panel in figure.panels]
     width, height = (max(lengths) for lengths in zip(*sizes, strict=True))
     across = min(len(sizes), max(1, int(_ACROSS * 3 / width)))
     down = math.ceil(len(sizes) / across)
@@ -182,8 +186,8 @@ def _canvas(figure: Figure) -> Canvas:
     return canvas
 
 
-def _inches(panel: Series | Intervals | Bars) -> Range:
-    """Returns the width and height of a panel."""
+def _size_in_inches(panel: Series | Intervals | Bars) -> Range:
+    """Returns the width and height of ``panel``."""
     if isinstance(panel, Series):
         return 3.0, 2.7
     if isinstance(panel, Bars):
@@ -206,7 +210,7 @@ def _draw_series(axes: Axes, panel: Series) -> None:
 
 
 def _draw_intervals(axes: Axes, panel: Intervals) -> None:
-    _set_rows(axes, panel.names)
+    _label_rows(axes, panel.names)
     pad = 0.02 * (panel.span[1] - panel.span[0])
     axes.set_xlim(panel.span[0] - pad, panel.span[1] + pad)
     for row, estimate in enumerate(panel.estimates):
@@ -222,7 +226,7 @@ def _draw_intervals(axes: Axes, panel: Intervals) -> None:
 
 
 def _draw_bars(axes: Axes, panel: Bars) -> None:
-    _set_rows(axes, [bar.name for bar in panel.bars])
+    _label_rows(axes, [bar.name for bar in panel.bars])
     axes.set_xlim(0, panel.end * 1.12)
     for row, bar in enumerate(panel.bars):
         end = 0.0
@@ -232,8 +236,8 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
         axes.text(end + 0.01 * panel.end, row, printable(bar.text), va="center", size=8)
 
 
-def _set_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names the rows of a panel, from top to bottom."""
+def _label_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Labels the rows of a panel with ``names``, from top to bottom."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), [printable(name) for name in names])
     axes.grid(visible=False, axis="y")

@@ -12,8 +12,9 @@ from medal_judges.storage.files import atomic_write
 
 
 def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -> Path:
-    """Writes (name, verdict, text) of each gate: ``failed`` is a failure, ``undecided`` is skipped,
-    any other verdict passes. Returns the path."""
+    """Writes the results of gates as JUnit XML and returns the ``path``. ``gates``: (name, verdict,
+    text) of each gate. ``failed`` is a failure, ``undecided`` is skipped, any other verdict passes.
+    ``suite``: the name of the test suite."""
     elements = {"failed": "failure", "undecided": "skipped"}
     counts = Counter(verdict for _, verdict, _ in gates)
     root = Element("testsuite", name=suite, tests=str(len(gates)))

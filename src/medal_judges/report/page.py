@@ -24,7 +24,7 @@ from medal_judges.report.figure import Figure, draw, write_figures
 from medal_judges.report.table import (
     Table,
     cell_parts,
-    number,
+    number_text,
     sort_key,
     write_csv,
 )
@@ -38,7 +38,8 @@ Turns = Sequence[tuple[str, str]]  # (role, text)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks below ``summary``, hidden until a reader clicks on it."""
+    """Blocks of a page that are hidden until a reader clicks on ``summary``. If ``is_open``, they
+    are shown at first."""
 
     summary: str
     blocks: Sequence[Block]
@@ -53,10 +54,11 @@ Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page with an anchor and a heading. The page leaves out sections without blocks.
+    """A part of a page with a heading. The page leaves out sections without blocks.
 
-    ``lead`` is the text below the heading; if it is None, the page's leads.html has it under the
-    name of the anchor. ``link`` is a shorter name for the navigation.
+    ``anchor``: the section's name in links. ``lead``: the text below the heading. If it is None,
+    the text comes from the page's leads.html, under the name of the anchor. ``link``: a shorter
+    heading for the navigation.
     """
 
     anchor: str
@@ -68,12 +70,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a command shows of its values: in the terminal (``printout``), and as NAME.html with
-    tables, figures and NAME.json beside it. The same values give the same bytes.
+    """A page with the results of a command. It is written as NAME.html, with tables, figures and
+    NAME.json beside it. The same content gives the same bytes.
 
-    ``leads`` is the package whose templates/leads.html has the text below the headings.
-    ``tables``: also tables/KEY.csv. ``figures``: also figures/KEY.png, .pdf and .svg. ``record``:
-    what NAME.json holds; None for no such file.
+    ``leads``: the package whose templates/leads.html has the texts below the headings. ``tables``:
+    written as tables/KEY.csv. ``figures``: written as figures/KEY.png, .pdf and .svg. ``record``:
+    the content of NAME.json. With None, there is no such file. ``printout``: what the command
+    prints in the terminal.
     """
 
     name: str
@@ -87,9 +90,9 @@ class Page:
     printout: Printout | None = None
 
     def write(self, folder: Path) -> Path:
-        """Writes the page and the files beside it; returns the page's path."""
+        """Writes the page, and the files beside it, to ``folder``. Returns the path of the page."""
         drawings = write_figures(self.figures, folder / "figures")
-        path = atomic_write(folder / f"{self.name}.html", self._html(drawings))
+        path = atomic_write(folder / f"{self.name}.html", self._to_html(drawings))
         if self.record is not None:
             write_json(path.with_suffix(".json"), self.record)
         for name, table in self.tables.items():
@@ -99,8 +102,8 @@ class Page:
             write_csv(file, *table)
         return path
 
-    def _html(self, drawings: Mapping[int, bytes]) -> str:
-        script = _asset("page.js")
+    def _to_html(self, drawings: Mapping[int, bytes]) -> str:
+        script = _read_asset("page.js")
         digest = hashlib.sha256(script.encode()).digest()
         leads: dict[str, object] = {}
         if self.leads:
@@ -110,13 +113,13 @@ class Page:
             drawing = drawings.get(id(figure)) or draw(figure)["svg"]
             return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
 
-        text = fragment(
+        text = render_template(
             _PACKAGE,
             "page.html",
             page=self,
             leads=leads,
             image=image,
-            style=Markup(_asset("style.css")),
+            style=Markup(_read_asset("style.css")),
             script=Markup(script),
             digest=base64.b64encode(digest).decode(),
         )
@@ -125,9 +128,9 @@ class Page:
         return clean.replace("\x00", "\ufffd")
 
 
-def publish(page: Page, folder: Path | None) -> None:
-    """Prints the page's tables and, if there is a folder, writes the page there and prints its
-    path. The page is written first: a closed pipe loses nothing."""
+def print_and_write(page: Page, folder: Path | None) -> None:
+    """Writes ``page`` to ``folder``, if there is one. Then prints the page's tables, and the path
+    of the page. The page is written first, so it is not lost if standard output is closed."""
     path = None
     if folder is not None:
         path = page.write(folder)
@@ -137,14 +140,16 @@ def publish(page: Page, folder: Path | None) -> None:
         typer.echo(path)
 
 
-def fragment(package: str, template: str, **values: object) -> Markup:
-    """HTML of a template in the ``templates`` folder of a package."""
+def render_template(package: str, template: str, **values: object) -> Markup:
+    """Returns HTML: the file ``template`` in the folder templates of ``package``, filled with
+    ``values``."""
     return Markup(_environment(package).get_template(template).render(**values))
 
 
 @cache
 def _environment(package: str) -> Environment:
-    """Returns the templates of a package, which escape everything except Markup."""
+    """Returns the jinja environment for the templates of ``package``. It escapes everything except
+    Markup."""
     templates = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -152,7 +157,7 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     templates.filters |= {
-        "number": number,
+        "number": number_text,
         "parts": cell_parts,
         "key": sort_key,
         "kind": lambda value: type(value).__name__,
@@ -161,20 +166,20 @@ def _environment(package: str) -> Environment:
 
 
 def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
-    """Returns a chat, coloured by the contributions of its turns. Of a long chat, all but the first
-    turns are folded."""
+    """Returns the HTML of a chat. ``contributions``: how much each turn raised or lowered the
+    score, shown as a colour. The later turns of a long chat are hidden until a reader clicks."""
     moves: Sequence[float | None] = contributions or [None] * len(turns)
     largest = max((abs(move) for move in contributions), default=0.0) or 1.0
     rows = []
     for i, (turn, move) in enumerate(zip(turns, moves, strict=True)):
         rows.append((i, turn, move, round(100 * abs(move or 0.0) / largest)))
     in_sight = _TURNS if len(turns) > _TURNS + 2 else len(turns)
-    return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
+    return render_template(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
-def shorten(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
-    """Returns the turns of a dialogue, cut to about ``limit`` characters in all, an equal share for
-    each turn."""
+def short_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
+    """Returns the (role, text) pairs of ``dialogue``. If the texts have more than ``limit``
+    characters in all, each is cut to an equal share of them."""
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:
         share = limit
@@ -189,13 +194,13 @@ def shorten(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
-    """Returns the section on how the page was made, from (name, value) pairs."""
+    """Returns a page's section on how it was made. ``facts``: (name, value) pairs to list there."""
     pairs = list(facts)
     return Section("facts", "How it was made", [pairs] if pairs else [])
 
 
 def count_text(counts: Iterable[tuple[int, str]]) -> str:
-    """Returns counts with their names, in the plural if needed: ``2 judges · 1 set``."""
+    """Returns (number, noun) pairs as text, with plurals, such as ``2 judges · 1 set``."""
     texts = []
     for n, name in counts:
         plural = "" if n == 1 else "s"
@@ -203,7 +208,7 @@ def count_text(counts: Iterable[tuple[int, str]]) -> str:
     return " · ".join(texts)
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
 
 

@@ -22,14 +22,15 @@ from medal_judges.storage.files import atomic_write
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A p-value; a small one is shown as < 0.001."""
+    """A p-value. One below 0.001 is shown as < 0.001."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share, or (``signed``) a difference of shares, shown in percent with its interval."""
+    """A share, shown in percent with its interval. If ``signed``, it is a difference of two shares,
+    shown in percentage points."""
 
     estimate: Estimate
     signed: bool = False
@@ -37,15 +38,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """An estimate whose interval is a tooltip on the page."""
+    """An estimate that is shown without its interval. On the page, a tooltip has the interval."""
 
     estimate: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A traffic light: colour and sign show the verdict, ``text`` says it. Files have
-    ``value``, which also sorts the rows."""
+    """A traffic light that shows a verdict by its ``colour`` and a sign, with ``text`` beside it.
+    ``value``: the number that CSV files have instead, and that sorts the rows."""
 
     colour: Literal["green", "red", "none"]
     text: str
@@ -65,9 +66,10 @@ Row = Sequence[Cell]
 class Table:
     """Named columns, rows of typed cells, and a note below the table.
 
-    A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
-    ``headings`` start a group of rows at a row's index; groups are sorted separately. ``last`` says
-    what the last row is, which then stays there; None if it is sorted like the others.
+    A float is shown with 2 decimals, an Estimate with its interval or its reason, None as a dash.
+    ``headings``: maps a row's index to the heading above that row. A heading starts a group of
+    rows, and each group is sorted separately. ``last``: what the last row is, if it stays last when
+    the table is sorted.
     """
 
     title: str
@@ -78,13 +80,14 @@ class Table:
     last: Literal["ceiling", "total"] | None = None
 
     def groups(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        """Yields (heading, rows); a table without headings is one group."""
+        """Yields the heading and the rows of each group. A table without headings is one group."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """Returns the kind of each column, which decides its alignment and sorting."""
+        """Returns for each column whether it holds words or numbers. This decides how the column is
+        aligned and sorted."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -92,8 +95,8 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """Returns one JSON object. An Estimate or another typed cell becomes an object of its
-        fields."""
+        """Returns the table as a JSON object. An Estimate or another typed cell becomes an object
+        of its fields."""
         rows = [
             [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows
@@ -107,8 +110,8 @@ class Table:
 
 
 def csv_value(cell: object) -> object:
-    """Returns a cell for CSV, in full precision. An Estimate is its value and its interval in
-    brackets, or the reason why it is undefined."""
+    """Returns ``cell`` as a value for CSV, in full precision. An Estimate becomes its value with
+    its interval in brackets, or the reason why it has no value."""
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
@@ -120,8 +123,8 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns what ``cell`` is sorted by on the page: its number, or its text if it has none. It is
-    an empty text for an estimate without a value."""
+    """Returns the value by which ``cell`` is sorted on the page: its number, or its text if it has
+    none. For an estimate without a value it is an empty text."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value
@@ -130,8 +133,9 @@ def sort_key(cell: object) -> object:
 def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
-    """Writes rows of cells or plain values; returns the path. None is an empty cell. A text that a
-    spreadsheet would read as a formula gets a leading apostrophe."""
+    """Writes a CSV file and returns its ``path``. ``rows`` hold typed cells or plain values. None
+    becomes an empty cell. A text that a spreadsheet would read as a formula gets a leading
+    apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
@@ -140,13 +144,13 @@ def write_csv(
 
 
 def slug(text: str) -> str:
-    """Returns ``text`` in lower case, with single dashes for all but letters and digits."""
+    """Returns ``text`` in lower case, with a dash between words. Only a-z and 0-9 are kept."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """Returns one slug per text; repeated slugs get a number, so that no file overwrites
-    another."""
+    """Returns a slug for each of ``texts``. A slug that is already used gets a number, so that no
+    file overwrites another."""
     slugs: list[str] = []
     for base in map(slug, texts):
         names = chain([base], (f"{base}-{i}" for i in count(2)))
@@ -155,37 +159,38 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 
 def p_cell(value: float | None) -> PValue | None:
-    """Returns a p-value as a cell, None without one."""
+    """Returns a p-value as a cell, and None for None."""
     return None if value is None else PValue(value)
 
 
 DASH = "–"
 
 
-def number(value: float, digits: int = 2) -> str:
-    """Returns ``value`` with ``digits`` decimals and a typographic minus sign; never minus zero."""
+def number_text(value: float, digits: int = 2) -> str:
+    """Returns ``value`` as text with ``digits`` decimals and a typographic minus sign. Zero has no
+    sign."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
     return text.replace("-", "−")
 
 
-def percent(share: float) -> str:
-    """Returns ``12.3%``, with two decimals below 1%."""
-    return f"{_hundredths(share)}%"
+def percent_text(share: float) -> str:
+    """Returns ``share`` (0 to 1) as text, such as ``12.3%``. Below 1% it has two decimals."""
+    return f"{_percent_number(share)}%"
 
 
-def points(difference: float) -> str:
-    """Returns a difference of shares in percentage points, such as ``+4.8 pts``."""
-    return f"{'+' if difference > 0 else ''}{_hundredths(difference)} pts"
+def points_text(difference: float) -> str:
+    """Returns ``difference``, of two shares, as text in percentage points, such as ``+4.8 pts``."""
+    return f"{'+' if difference > 0 else ''}{_percent_number(difference)} pts"
 
 
-def _hundredths(share: float) -> str:
-    return number(100 * share, 2 if 0 < abs(share) < 0.00995 else 1)
+def _percent_number(share: float) -> str:
+    return number_text(100 * share, 2 if 0 < abs(share) < 0.00995 else 1)
 
 
 def in_percent(share: Estimate) -> Estimate:
-    """Returns a share (0 to 1) in percent, with its interval and reason."""
+    """Returns ``share`` (0 to 1) in percent, with its interval and reason."""
     # None stays None, and 0 stays 0.
     return Estimate(
         share.value and 100 * share.value,
@@ -197,18 +202,22 @@ def in_percent(share: Estimate) -> Estimate:
 
 def p_value_text(value: float) -> str:
     """Returns a p-value as text, such as ``0.034``, ``0.62`` or ``< 0.001``."""
-    return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
+    return "< 0.001" if value < 0.001 else number_text(value, 3 if value < 0.1 else 2)
 
 
-def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
-    """Returns ``[low, high]``, or an empty text without an interval."""
+def interval_text(
+    estimate: Estimate, text: Callable[[float], str] = number_text
+) -> str:
+    """Returns the interval of ``estimate`` as text, ``[low, high]``. The text is empty without an
+    interval. ``text``: writes a number."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{text(estimate.low)}, {text(estimate.high)}]"
 
 
-def estimate_words(cell: Cell) -> str:
-    """Returns an estimate or a share, ``cell``, with its interval; its reason without a value."""
+def estimate_text(cell: Cell) -> str:
+    """Returns ``cell``, an estimate or a share, as text with its interval. Without a value, the
+    text is the reason."""
     text, span, hint = cell_parts(cell)
     if text == DASH:
         return hint
@@ -216,16 +225,17 @@ def estimate_words(cell: Cell) -> str:
 
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
-    """Returns the text of a cell, its interval, and what a tooltip says."""
+    """Returns three texts for ``cell``: its value, its interval and its tooltip. The interval and
+    the tooltip may be empty."""
     if isinstance(cell, Brief):
         text, span, hint = cell_parts(cell.estimate)
         return text, "", span or hint
     if isinstance(cell, Estimate):
-        return _estimate_parts(cell, number, interval(cell))
+        return _estimate_parts(cell, number_text, interval_text(cell))
     if isinstance(cell, Share):
-        text_of = points if cell.signed else percent
+        text_of = points_text if cell.signed else percent_text
         return _estimate_parts(
-            cell.estimate, text_of, interval(cell.estimate, _hundredths)
+            cell.estimate, text_of, interval_text(cell.estimate, _percent_number)
         )
     if isinstance(cell, Light):
         return f"{cell.sign} {cell.text}", "", cell.tooltip
@@ -235,7 +245,7 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
     elif isinstance(cell, PValue):
         text = p_value_text(cell.value)
     elif isinstance(cell, float):
-        text = number(cell)
+        text = number_text(cell)
     return text, "", ""
 
 

@@ -65,7 +65,8 @@ TILDE, STAND_IN = "\uff5e", "\ufdd0"
 
 
 def convert(path: Path, sha256: str, folder: Path) -> None:
-    """Writes the model in ``path`` as config, safetensors and tokenizer into ``folder``.
+    """Converts the E5 model in the file ``path`` to config, safetensors and tokenizer in
+    ``folder``.
 
     Raises ConfigError if the file does not have the hash ``sha256``.
     """
@@ -106,12 +107,14 @@ def convert(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _values(stream: BytesIO, form: str) -> tuple[Any, ...]:
-    """Returns the next values of the file, in the format of Python's struct module."""
+    """Reads and returns the next values of ``stream``. ``form`` is a format of Python's struct
+    module."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
 def _tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
-    """Reads the pieces and the table of replaced characters."""
+    """Reads the tokenizer's pieces and its table of replaced characters, and returns the
+    tokenizer."""
     starts = _values(stream, f"{piece_count + 1}I")
     scores = _values(stream, f"{piece_count}f")
     text = stream.read(starts[-1])
@@ -136,9 +139,10 @@ def _tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Returns a normalizer: NFKC, and the rules of the file's table beyond NFKC.
+    """Reads the file's table of replaced characters and returns a normalizer: NFKC, with those
+    rules of the table that differ from NFKC.
 
-    It removes control characters, and replaces other spaces by a space.
+    It removes control characters, and replaces spaces of any kind by one space.
     """
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _values(stream, "iI")
@@ -160,7 +164,8 @@ def _normalizer(stream: BytesIO) -> normalizers.Sequence:
 
 
 def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Reads the arrays. The name of each parameter sets the shape of its array."""
+    """Reads the weights and returns them by parameter name. ``parameters`` has the shape of
+    each."""
     weights = {}
     (count,) = _values(stream, "i")
     for _ in range(count):
@@ -180,9 +185,8 @@ def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def _parameter(name: str) -> str:
-    """Returns the name that transformers gives an array: ``l3.aln.w`` is a weight of the fourth
-    layer.
-    """
+    """Returns transformers' name of the array ``name``. For example ``l3.aln.w`` is a weight of the
+    fourth layer."""
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

@@ -75,9 +75,10 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """``indices`` into the pool. ``empty``: the runs have none in common, so all follow-ups are
-    used. ``failure``: the reason, if a run could not be read. ``usage`` of all runs. ``transient``:
-    the reason of a failed run may pass."""
+    """The follow-ups that a model chose for one dialogue. ``indices``: their indices in the pool.
+    ``empty``: whether no follow-up was chosen in all runs. ``indices`` then has the whole pool.
+    ``failure``: why a run could not be read, or None. ``usage``: the sum over all runs.
+    ``transient``: whether a failed run may succeed later."""
 
     indices: tuple[int, ...]
     empty: bool
@@ -88,8 +89,9 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """One shuffle of the ``options`` (``order``: their pool indices), asked once or twice.
-    ``chosen``: indices into the pool; None and a ``reason`` if the answer could not be read."""
+    """One question about the options, which is asked once or twice. ``options``: the texts of the
+    follow-ups in shuffled order. ``order``: their indices in the pool. ``chosen``: indices in the
+    pool, or None with the ``reason`` if the answer could not be read."""
 
     question: str
     order: Sequence[int]
@@ -109,13 +111,13 @@ def select(
     seed: int = 0,
     runs: int = RUNS,
 ) -> list[FollowUpSelection]:
-    """Returns for each (id, messages) of ``dialogues`` the follow-ups of ``pool`` that ``llm``
-    chose in every one of ``runs``. Returns all follow-ups if the runs have none in common.
-    ``seed`` shuffles the options. With ``turn`` the prompt asks about the last answer, not about
-    the dialogue.
+    """Asks ``llm`` several times (``runs``) which follow-ups of ``pool`` fit each dialogue. Returns
+    the follow-ups that it chose in all runs, or the whole pool if there are none.
 
-    If a response was cut or cannot be read, the model is asked once more, for the numbers alone and
-    with more tokens. A dialogue without a response in every run has no selection.
+    ``dialogues``: pairs (id, messages). ``turn``: whether the prompt asks about the last answer
+    instead of the dialogue. ``seed`` shuffles the options of each run. If an answer is truncated or
+    cannot be read, the question is asked once more with more tokens. If that fails too, the
+    selection of the dialogue has a ``failure``.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -147,7 +149,8 @@ def _shuffled_run(
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
-    """Returns a run over the follow-ups in the order that ``seeds`` draw."""
+    """Returns a run over the follow-ups of ``pool`` in an order that is drawn with ``seeds``.
+    ``values``: the values of the ``prompt``."""
     generator = np.random.default_rng(seeds)
     order = generator.permutation(len(pool.follow_ups)).tolist()
     options = [pool.follow_ups[index].text for index in order]
@@ -157,7 +160,8 @@ def _shuffled_run(
 
 
 def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
-    """Asks the question of each run and reads its answer."""
+    """Asks ``llm`` the question of each of ``runs``, and sets the answer and the choice of each
+    run."""
     if not runs:
         return
     requests = []
@@ -174,7 +178,8 @@ def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
 
 
 def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
-    """Returns what all ``runs`` of one dialogue chose."""
+    """Returns the follow-ups that all ``runs`` of one dialogue chose, or the whole pool if there
+    are none."""
     every_index = set(runs[0].order)
     common = set(every_index)
     failure = None
@@ -195,12 +200,12 @@ def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
-    """Returns the indices of the ``options`` chosen in ``completion``. The prompt numbers the
-    options from 1. Raises UnreadError with the reason if the response cannot be read.
+    """Returns the indices of the ``options`` that ``completion`` chooses. The prompt numbers the
+    options from 1. Raises UnreadError if the answer cannot be read.
 
-    Readable responses are numbers alone (``2, 4 and 5``), the text of one option per line with or
-    without a number, and ``none``. Models renumber what they choose, so an option's text counts and
-    not the number before it.
+    A readable answer is a list of numbers (``2, 4 and 5``), the text of one option per line, or
+    ``none``. Models renumber the options that they choose, so a number before an option's text is
+    ignored.
     """
     if completion.failed:
         raise UnreadError(completion.failure or "no answer")
@@ -236,8 +241,12 @@ MOST_LOGIT = 12
 
 
 class LogisticScale(Config):
-    """The map of a raw value to a dimension's scale by ``center`` and ``spread``: low + (high -
-    low) sigmoid((raw - center) / spread), mirrored for a dimension whose good end is low."""
+    """The map from a raw value to a dimension's scale.
+
+        score = low + (high - low) * sigmoid((raw - center) / spread)
+
+    If the good end of the dimension is low, the sign of the sigmoid's argument changes.
+    """
 
     center: float = 0.0
     spread: float = Field(default=1.0, gt=0)
@@ -246,17 +255,19 @@ class LogisticScale(Config):
 class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
-    ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
-    ``dimensions``: those of the rubric to score (none: all). ``followups``: a file of follow-ups or
-    a shipped name. ``scale``: maps the raw value of each dimension to its scale. ``draw``: the
-    number of follow-ups that ``seed`` draws from the file, as many of each generator (DIET, section
-    6.2).
+    ``rubric`` and ``followups``: a file or a shipped name. ``dimensions``: the dimensions of the
+    rubric to score. None given is all. ``draw``: the number of follow-ups to draw from the file
+    with ``seed``, the same number from each generator (DIET, section 6.2). ``scale``: for each
+    dimension the map from its raw value to its scale.
 
-    ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
-    in FED). ``reduce``: mean or sum over tokens. Follow-ups are scored after the last turn, whoever
-    speaks in it, in place of the last answer, and after the answers before it, ``answers`` in all
-    (None: all; at turn level after the judged turn only). They are averaged with weights that fall
-    by the factor ``decay`` with each step back. ``select``: DIET's selection for each dialogue.
+    ``likelihood``: that of the follow-up given the dialogue (``conditional``), or that of both
+    together (``joint``, as in FED). ``reduce``: its mean or sum over tokens.
+
+    ``answers``: how many answers the follow-ups are scored after, counted from the end. None is
+    all. At turn level it is only the answer to score. Follow-ups of the last answer are scored
+    after the whole dialogue, even if it ends with a user turn. ``decay``: the factor by which the
+    weight falls with each answer further back. ``select``: whether a model selects follow-ups for
+    each dialogue, as in DIET.
     """
 
     name: str
@@ -276,8 +287,8 @@ class FollowUpConfig(Config):
 
 @dataclass(slots=True)
 class _View:
-    """The ``messages`` of a dialogue from index ``start`` on, and DIET's selection after them. With
-    a ``failure`` nothing is scored."""
+    """What the model reads of a dialogue: its ``messages`` from index ``start`` on. ``selection``:
+    DIET's selection for them, or None. ``failure``: why nothing is scored, or None."""
 
     start: int
     messages: tuple[Message, ...]
@@ -286,12 +297,12 @@ class _View:
 
 
 class FollowUpJudge(Judge):
-    """Scores dialogues by the likelihoods of follow-ups.
+    """A judge that scores dialogues by the likelihoods of follow-ups.
 
-    The raw value of a dimension (in ``details``; in nats, per token with ``reduce: mean``) is the
-    mean over its positive follow-ups minus the mean over its negative ones (DIET, section 3.3, has
-    only negative ones). Contributions are logits: each answer's share of the raw value, relative to
-    the scale's centre, which is mapped to the middle of the dimension's scale.
+    The raw value of a dimension is the mean over its positive follow-ups minus the mean over its
+    negative ones. DIET (section 3.3) has only negative ones. It is in nats, and with ``reduce:
+    mean`` in nats per token. LogisticScale maps it to the dimension's scale. The contribution of an
+    answer is its part of the logit, the argument of the sigmoid there.
     """
 
     family = "followup"
@@ -328,8 +339,8 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """Returns the judge of a YAML file's ``settings``, which have the fields of
-        FollowUpConfig."""
+        """Returns the judge that ``settings`` describe. Their fields are those of FollowUpConfig.
+        Raises ConfigError for a wrong field."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(cls.config_class, dict(settings), where=where))
 
@@ -399,7 +410,8 @@ class FollowUpJudge(Judge):
         return judgements
 
     def _select(self, requests: Sequence[ScoreRequest]) -> None:
-        """Adds DIET's selection to the view of each request, with ``select`` only."""
+        """Sets DIET's selection in the view of each of ``requests`` if the config has
+        ``select``."""
         if not self.config.select or not requests:
             return
         dialogues = []
@@ -419,7 +431,7 @@ class FollowUpJudge(Judge):
             request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns all follow-ups after each of the request's ends."""
+        """Returns every follow-up of the pool after each end of the request (see ``_ends``)."""
         continuations = []
         for end in self._ends(request).values():
             messages = request.payload.messages[:end]
@@ -430,8 +442,8 @@ class FollowUpJudge(Judge):
         return continuations
 
     def _ends(self, request: ScoreRequest) -> dict[int, int]:
-        """Returns the judged turns with the number of messages after which the follow-ups of each
-        are scored. For the last answer these are all messages."""
+        """Returns {answer: number of messages}. The follow-ups of an answer are scored after this
+        many messages. For the last answer these are all messages."""
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
         for turn in answers:
@@ -461,7 +473,8 @@ class FollowUpJudge(Judge):
         likelihoods: Sequence[Likelihood],
         names: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of a request from the likelihoods of its continuations."""
+        """Returns the judgement of ``request`` on the dimensions ``names``. ``likelihoods``: those
+        of its continuations, in order."""
         follow_ups = self.pool.follow_ups
         values = np.array([self._value(likelihood) for likelihood in likelihoods])
         table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
@@ -485,8 +498,8 @@ class FollowUpJudge(Judge):
         table: np.ndarray,
         weights: np.ndarray,
     ) -> DimensionScore:
-        """Returns the score of a dimension from the values ``table`` [ends, follow-ups] and the
-        ``weights`` [ends]."""
+        """Returns the score of the dimension ``name``. ``table`` [ends, follow-ups]: the value of
+        each follow-up after each end. ``weights`` [ends] add up to 1."""
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.of(name)
         details: dict[str, Any] = {}

@@ -21,8 +21,9 @@ Strategy = Literal["selfmap", "craft"]
 
 
 class FollowUp(Config):
-    """One utterance. ``sign``: whether it is a good or a bad sign for the dialogue before it.
-    ``dimensions`` to which it applies (empty: all). ``by``: who proposed it."""
+    """What a user might say next. ``sign``: whether that would be a good or a bad sign for the
+    dialogue. ``dimensions``: the dimensions that it is about. Empty is all. ``by``: the model that
+    proposed it."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     sign: Sign = "negative"
@@ -33,8 +34,8 @@ class FollowUp(Config):
 class FollowUpPool(Config):
     """The follow-ups of a file, and the models that proposed them (``generators``).
 
-    ``strategy`` is DIET's (section 3.1): a ``selfmap`` pool is for the model that proposed it, a
-    ``craft`` pool for models that proposed none of it.
+    ``strategy`` is DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it. A
+    ``craft`` pool is for models that proposed none of it.
     """
 
     name: str
@@ -57,22 +58,23 @@ class FollowUpPool(Config):
 
     @property
     def hash(self) -> str:
-        """Returns a hash of texts, signs and dimensions, on which scores depend."""
+        """A hash of the texts, signs and dimensions, on which scores depend."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def of(self, dimension: str) -> tuple[int, ...]:
-        """Returns the indices of the follow-ups that apply to ``dimension``."""
+        """Returns the indices of the follow-ups that are about ``dimension``."""
         applies = [
             not f.dimensions or dimension in f.dimensions for f in self.follow_ups
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
     def draw(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` random follow-ups, drawn with ``seed``, as many of each
-        generator (DIET, section 6.2: 12, 8 or 4 by four generators). Follow-ups without a named
-        generator count as one generator's.
+        """Returns a pool of ``count`` follow-ups, drawn with ``seed``, the same number from each
+        generator (DIET, section 6.2: 12, 8 or 4 from four generators). Follow-ups that name no
+        generator count as those of one more generator.
 
-        Raises ConfigError if a generator does not have enough follow-ups.
+        Raises ConfigError if ``count`` is not a multiple of the number of generators, or if a
+        generator does not have enough follow-ups.
         """
         by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):
@@ -92,6 +94,6 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """Returns the pool at ``path``, or the shipped pool of that name (``followups/contrast``).
-    Raises ConfigError that names the field."""
+    """Returns the pool in the file ``path``, or the shipped pool of that name
+    (``followups/contrast``). Raises ConfigError if the file is missing or a field is wrong."""
     return build_config(FollowUpPool, read_yaml(path), where=path)

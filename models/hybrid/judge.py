@@ -49,12 +49,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The score of one dimension on [0, 1]: ``intercept`` plus the ``weights`` times the scores of
-    the ``inputs``, which are on [0, 1] too.
+    """A formula for the score of one dimension on [0, 1]: ``intercept`` plus the sum of ``weights``
+    times ``inputs``.
 
-    An input is ``MEMBER``, for its dimension of the same name, or ``MEMBER:DIMENSION``. A sum that
-    can leave [0, 1] is bent at its ends. Then ``curve``, the knots (x, y) of a monotone map,
-    applies. ``residual`` is the standard deviation of the error, 0 if unknown.
+    An input is the score on [0, 1] of one member. It is named ``MEMBER``, for the dimension of the
+    same name, or ``MEMBER:DIMENSION``. If the sum can leave [0, 1], its ends are bent into [0, 1].
+    ``curve``: the knots (x, y) of a monotone map, which is applied last.
     """
 
     inputs: tuple[str, ...]
@@ -63,11 +63,12 @@ class Line:
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def total(self, units: np.ndarray) -> np.ndarray:
-        """Returns the sums [n] for the inputs' scores ``units`` [n, inputs]."""
+        """Returns the sums [n] before any bending or ``curve``. ``units`` [n, inputs]: the inputs'
+        scores on [0, 1]."""
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
-        """Returns the scores [n] on [0, 1] for the inputs' scores ``units`` [n, inputs]."""
+        """Returns the scores [n] on [0, 1]. ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
         total, weights = self.total(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
         highest = self.intercept + np.maximum(weights, 0).sum()
@@ -84,15 +85,15 @@ def member_and_dimension(
     key: str,
     dimension: str,
 ) -> tuple[str, str]:
-    """Returns the (member, dimension) that the input ``key`` names: ``MEMBER:DIMENSION``, or
-    ``MEMBER`` for the member's dimension of the same name as the hybrid's ``dimension``."""
+    """Splits the input ``key`` into (member, dimension). ``MEMBER:DIMENSION`` names both.
+    ``MEMBER`` alone is for the hybrid's ``dimension``, the member's dimension of the same name."""
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
 
 
 class MemberConfig(Config):
-    """One judge of a hybrid: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
-    ``options`` go to ``Judge.from_pretrained``, ``revision`` of a hub id among them."""
+    """A member of a hybrid. ``path``: a folder, a hub id or a YAML file of configs/judges/.
+    ``options`` go to ``Judge.from_pretrained``, such as the ``revision`` of a hub id."""
 
     path: str
     options: Mapping[str, Any] = {}
@@ -103,11 +104,11 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 
 
 class HybridSettings(Config):
-    """A hybrid judge in a YAML file of configs/judges/.
+    """A file of configs/judges/ with ``family: hybrid``.
 
-    ``dimensions`` are the dimensions of the ``rubric`` that it scores, each with the member that
-    scores it, or with the weights of several members' mean. ``members`` are judges by their name in
-    the hybrid. ``name`` is the name of the hybrid.
+    ``members``: judges by their name in the hybrid. ``dimensions``: the dimensions of the
+    ``rubric`` to score, each with the name of the member that scores it, or with a weight for each
+    of several members.
     """
 
     name: str
@@ -116,8 +117,8 @@ class HybridSettings(Config):
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
     def weighted_mean(self, dimension: str) -> Line:
-        """Returns the formula of ``dimension``: the mean of the members that score it, with their
-        weights divided by their sum. A single member has weight 1."""
+        """Returns the formula of ``dimension``: the weighted mean of the members that score it. The
+        weights are divided by their sum. A single member has weight 1."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
@@ -128,8 +129,8 @@ class HybridSettings(Config):
 
 @plain_dataclass(frozen=True, slots=True)
 class Member:
-    """One judge of a hybrid. ``file`` is the YAML file that describes it, and ``options`` the
-    settings that were given beside it. ``file`` is None for a judge that is saved as a folder."""
+    """A member of a hybrid. ``file``: the YAML file that describes the judge, or None for a judge
+    that is saved as a folder. ``options``: settings that replace those of the file."""
 
     name: str
     judge: Judge
@@ -141,7 +142,8 @@ class Member:
         judgement: Judgement,
         dimension: str,
     ) -> float | None:
-        """Returns the judge's score of its ``dimension`` on [0, 1]. None if unscored."""
+        """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1].
+        Returns None if there is no score."""
         score = judgement.scores.get(dimension)
         if score is None:
             return None
@@ -149,12 +151,12 @@ class Member:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether a YAML file of this package describes the judge."""
+        """Whether the judge is described by a YAML file of this package."""
         return self.file in _shipped_files()
 
     def load_options(self) -> dict[str, Any]:
-        """Returns the options that the saved member needs: its folder holds no settings of a
-        server and no path."""
+        """Returns the options that ``from_pretrained`` needs for this member: servers and paths,
+        which are never saved."""
         if self.file is None:
             return self.judge.load_options()
         if self.is_shipped:
@@ -162,8 +164,8 @@ class Member:
         return {"path": self.file, **self.options}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Writes the judge to members/NAME in the hybrid's ``folder``, unless a YAML file describes
-        it. Returns the member's part of judge.json."""
+        """Saves the judge in members/NAME of the hybrid's ``folder``, unless a YAML file describes
+        it. Returns the member's entry in judge.json."""
         path = self.file if self.is_shipped else None
         if self.file is None:
             path = f"{MEMBERS}/{self.name}"
@@ -180,8 +182,8 @@ def _shipped_files() -> set[str]:
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
-    """Loads the member ``name`` of ``config``. Raises JudgeLoadError if its judge cannot be
-    loaded."""
+    """Loads the judge that ``config`` names as the member ``name``. Raises JudgeLoadError if it
+    cannot be loaded."""
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
@@ -192,11 +194,11 @@ def load_member(
     folder: Path,
     options: Mapping[str, Any],
 ) -> Member:
-    """Loads the member ``name`` of the hybrid in ``folder``.
+    """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
-    ``saved`` is the member's part of judge.json. ``options`` are the hybrid's: ``device``,
-    ``dtype`` and, under each member's name, its own. Raises JudgeLoadError if the member is missing
-    or has changed since it was saved.
+    ``saved``: the member's entry in judge.json. ``options``: ``device`` and ``dtype`` for all
+    members, and under each member's name the options for it alone. Raises JudgeLoadError if the
+    member is missing or has changed since it was saved.
     """
     settings = dict(options.get(name) or {})
     path, was = saved["path"], saved["signature"]
@@ -222,8 +224,9 @@ def load_member(
 
 
 class HybridJudge(Judge):
-    """Scores each dimension by a line through its ``members``' scores. Each dimension is on the
-    hybrid's own scale. A dialogue is unscored if a member that it needs does not score it."""
+    """A judge that combines the scores of other judges, its ``members``. ``lines`` has the formula
+    of each dimension. A dialogue is unscored on a dimension if one of the members in the formula
+    does not score it."""
 
     family = "hybrid"
     config_class = HybridSettings
@@ -254,7 +257,9 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge of a YAML file, see HybridSettings."""
+        """Returns the judge that ``settings`` describe, and loads its members. The fields are those
+        of HybridSettings. Raises ConfigError for a wrong field, and JudgeLoadError if a member
+        cannot be loaded."""
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(config.rubric, list(config.dimensions))
@@ -265,7 +270,8 @@ class HybridJudge(Judge):
         return cls(members, lines, dimensions, name=config.name)
 
     def _check_input(self, key: str, dimension: Dimension) -> None:
-        """Raises ConfigError for an input that no member has, or whose other end is good."""
+        """Raises ConfigError if the input ``key`` of ``dimension`` names an unknown member, or a
+        dimension whose good end is the opposite one."""
         name, own_name = member_and_dimension(key, dimension.name)
         if name not in self.members:
             raise ConfigError(
@@ -280,7 +286,7 @@ class HybridJudge(Judge):
             )
 
     def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
-        """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
+        """Returns the dimensions of ``member`` that are inputs of the hybrid's ``dimensions``."""
         names: dict[str, None] = {}
         for dimension in dimensions:
             for key in self.lines[dimension].inputs:
@@ -296,7 +302,8 @@ class HybridJudge(Judge):
         return models
 
     def signature(self) -> Signature:
-        """``base`` names each member with its revision. The hash covers their whole signatures."""
+        """Returns the hybrid's signature. ``base`` has the name and revision of each member.
+        ``revision`` is a hash of their whole signatures and of the formulas."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()
@@ -324,11 +331,12 @@ class HybridJudge(Judge):
         folder: Path,
         **options: Any,
     ) -> HybridJudge:
-        """Loads the judge saved in ``folder``.
+        """Loads the hybrid saved in ``folder`` with its members.
 
-        ``options`` are ``device`` and ``dtype`` for all members with a model on this machine, and
-        the options of one member under its name (``contrast={"llm": {"device": "cuda"}}``). Raises
-        JudgeLoadError.
+        ``options``: ``device`` and ``dtype`` for all members with a network on this machine, and
+        under a member's name the options for it alone (``contrast={"llm": {"device": "cuda"}}``).
+        Raises JudgeLoadError for an unknown option, and if a member cannot be loaded or has
+        changed.
         """
         saved = read_config(folder)
         unknown = options.keys() - {*OPTIONS, *saved["members"]}
@@ -386,7 +394,7 @@ class HybridJudge(Judge):
         answers: Mapping[str, Judgement],
         dimensions: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of a request from its members' ``answers``."""
+        """Returns the judgement of ``request`` from the judgements of the members (``answers``)."""
         results = {}
         for name in dimensions:
             results[name] = self._answer(self.dimension(name), answers)
@@ -412,8 +420,8 @@ class HybridJudge(Judge):
         dimension: Dimension,
         answers: Mapping[str, Judgement],
     ) -> DimensionScore:
-        """Returns the score of one dimension. A choice of a member with the same scale says all
-        that the member says."""
+        """Returns the score of ``dimension`` from the members' judgements (``answers``). If one
+        member alone scores it on the same scale, returns all that the member says about it."""
         line = self.lines[dimension.name]
         units, scores, failures = [], dict[str, float | None](), dict[str, None]()
         for key in line.inputs:

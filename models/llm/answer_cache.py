@@ -24,15 +24,15 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of the response of ``model`` (its name and fingerprint) to
-    ``request``."""
+    """Returns the cache key of an answer to ``request``. ``model``: the model's name."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class AnswerCache:
-    """Answers by key in the file ``path``, which any number of processes and threads may share."""
+    """A cache of answers by key in the SQLite file ``path``. Several processes and threads may
+    share it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,8 +47,8 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns the cached responses for ``keys``, by key. Keys without one are absent. Raises
-        SourceError if the file cannot be read."""
+        """Returns the cached answers by key. Keys without an answer are absent. Raises SourceError
+        if the file cannot be read."""
         answers = {}
         try:
             with closing(self._open()) as database:
@@ -63,8 +63,8 @@ class AnswerCache:
         return answers
 
     def append(self, key: str, answer: Completion) -> None:
-        """Saves ``answer`` under ``key``, unless it is a failure. It then survives a kill. Raises
-        SourceError if the file cannot be written."""
+        """Saves ``answer`` under ``key``, so that it survives a kill. A failed answer is not saved.
+        Raises SourceError if the file cannot be written."""
         if answer.failed:
             return
         try:

@@ -42,19 +42,20 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Token ids; those from ``start`` (at least 1) on are scored."""
+    """The token ids of a prompt and a text. The ids from index ``start`` (at least 1) on are
+    scored."""
 
     ids: tuple[int, ...]
     start: int
 
 
 class ChatTemplate:
-    """Renders chats for one tokenizer.
+    """Renders chats as text or token ids with the chat template of a tokenizer.
 
-    ``system`` says how a system message is rendered: ``native``, ``folded`` (into the first user
-    turn, if the template refuses or ignores it) or ``transcript``. ``alternates``: the template
-    wants user and assistant in turns, so neighbours of one role are joined, and an empty user turn
-    precedes an opening by the assistant.
+    ``system``: how a system message is rendered. It is ``native``, ``folded`` (joined to the first
+    user turn, if the template refuses or ignores it), or ``transcript`` (a tokenizer without a
+    template). ``alternates``: whether the template wants user and assistant to take turns. If so,
+    neighbours of one role are joined, and an empty user turn precedes an assistant's opening turn.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -81,7 +82,7 @@ class ChatTemplate:
         self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
 
     def fingerprint(self) -> dict[str, str]:
-        """Returns the hash of the template and of how messages are adapted to it."""
+        """Returns a hash of the template, and how system messages and roles are adapted to it."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -93,36 +94,38 @@ class ChatTemplate:
     def prefix(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Returns the ids of ``messages`` and of everything before the next text of ``role``,
-        ``prefill`` included.
+        """Returns the token ids of ``messages`` and of everything before the next text of ``role``,
+        including ``prefill``.
 
-        A final space belongs to the text. A tokenizer with a word-start piece would encode it as a
-        separate piece, which does not occur in the text that the model was trained on.
+        Leaves out a final space, because the space belongs to the next text. Some tokenizers would
+        encode it as a separate token, which the model has not seen there in training.
         """
         return self.encode(self.prefix_text(messages, role, prefill))
 
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """Returns the text of ``prefix`` for ``messages``, ``role`` and ``prefill``."""
+        """Returns the text whose token ids ``prefix`` returns."""
         return self._around(tuple(messages), role, prefill.strip())[0]
 
     def render_prompt(self, messages: Sequence[Message], **settings: bool) -> str:
-        """Returns the prompt for ``messages`` with the template's own generation prompt. For some
-        models it differs from the beginning of a finished turn. ``settings`` are the template's."""
+        """Returns the prompt text for ``messages``, with the template's own generation prompt. For
+        some models that differs from the beginning of a finished turn. ``settings`` are variables
+        of the template."""
         return self._apply(self._fit(messages), add_generation_prompt=True, **settings)
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of ``text``, a whole prompt."""
+        """Returns the token ids of a whole prompt ``text``, with one beginning-of-sequence token if
+        the model has one."""
         return list(self._head(text))
 
     def sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the ids of ``continuation`` with everything before it, and where its scored part
-        begins.
+        """Returns the token ids of ``continuation`` and of everything before it, and where its
+        scored part begins.
 
-        The text is encoded as a whole, so the ids at the boundary are the ids of running text. With
-        ``score_eos`` the scored part ends with the first special token after the text, or with the
-        line break.
+        Prompt and text are encoded together, so the token at their boundary is that of running
+        text. With ``score_eos`` the scored part ends with the first special token after the text,
+        or with the line break. Raises ConfigError if the text is empty.
         """
         c = continuation
         if not c.text.strip():
@@ -152,7 +155,8 @@ class ChatTemplate:
     def _around_uncached(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
-        """(the text before, the space between, the text after) a turn by ``role``."""
+        """Returns (text before, space between, text after) for a turn of ``role`` that follows
+        ``messages``."""
         if self.source is None:
             before = ""
             for message in messages:
@@ -174,7 +178,7 @@ class ChatTemplate:
         return head, before[len(head) :], after
 
     def _fit(self, messages: Sequence[Message]) -> list[Message]:
-        """Returns ``messages`` in a form that the template accepts, see ``system`` and
+        """Returns ``messages`` in a form that the template accepts: see ``system`` and
         ``alternates``."""
         fitted = list(messages)
         if self.system == "folded":
@@ -193,7 +197,7 @@ class ChatTemplate:
         return joined
 
     def _render(self, messages: Sequence[Message]) -> str | None:
-        """Returns the rendered messages; None if the template refuses them."""
+        """Returns the text of ``messages``, or None if the template refuses them."""
         try:
             return self._apply(messages)
         except Exception:  # jinja raises whatever the template's author chose
@@ -205,7 +209,7 @@ class ChatTemplate:
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
     def tokens(self, text: str) -> list[int]:
-        """Returns the ids of ``text`` alone."""
+        """Returns the token ids of ``text`` without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def _encode(self, text: str) -> list[int]:
@@ -217,8 +221,8 @@ class ChatTemplate:
         return [self._bos, *ids]
 
     def _parted_uncached(self, head: str) -> tuple[list[int], str]:
-        """(ids up to the last special token of ``head``, the rest of its text): tokenizers split a
-        text there, so later text does not change the ids before."""
+        """Splits ``head`` at its last special token and returns (ids of the first part, text of the
+        second part). Tokenizers split a text there too, so later text does not change these ids."""
         at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
         if at <= 0:
             return [], head
@@ -226,7 +230,8 @@ class ChatTemplate:
 
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
-    """Returns ``messages`` with the system's messages at the beginning of the first user turn."""
+    """Returns ``messages`` with the system messages moved to the beginning of the first user
+    turn."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]
     if any(texts):
@@ -237,7 +242,7 @@ def with_folded_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Returns the number of ids that both begin with."""
+    """Returns the length of the longest common beginning of ``a`` and ``b``."""
     length = min(len(a), len(b))
     differ = np.not_equal(a[:length], b[:length])
     if differ.any():
@@ -260,10 +265,12 @@ def _is_open(text: str) -> bool:
 
 
 class TokenModel(LanguageModel):
-    """A model with the chat template of its ``tokenizer``, and a ``window`` in tokens.
+    """A language model whose prompts are token ids, from the chat template of its ``tokenizer``.
+    ``window``: its context length in tokens.
 
-    ``thinking``: the most tokens that it thinks before an answer (None: 4096 if the template opens
-    the block by itself, else 0). Raises ConfigError if the template has no block.
+    ``thinking``: the maximum number of tokens that it thinks before an answer. None is 4096 if the
+    template opens a block of thoughts, and 0 if it does not. Raises ConfigError for a number above
+    0 if the template has no such block.
     """
 
     def __init__(
@@ -304,15 +311,15 @@ class TokenModel(LanguageModel):
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Returns the answer to each request, given its prompt; with ``thinking`` after the
-        thoughts."""
+        """Returns the answer to each of ``requests``. ``prompts``: their token ids. If the model
+        thinks, the text also has the thoughts."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 
     def sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the ids of ``continuation``. Raises ConfigError if they do not fit the model's
-        context."""
+        """Returns the token ids of ``continuation`` and of everything before it. Raises ConfigError
+        if they do not fit the context."""
         sequence = self.template.sequence(continuation)
         self.require_room(len(sequence.ids))
         return sequence
@@ -348,7 +355,8 @@ class TokenModel(LanguageModel):
         return answers
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Returns ids up to the place where the answer or the thinking begins."""
+        """Returns the token ids of a prompt, up to where the answer or the block of thoughts
+        begins."""
         if not self.thinking:
             return self.template.prefix(messages, "assistant")
         text = self.template.render_prompt(

@@ -27,10 +27,11 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of a request. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
+    """The tokens, time and money of a request. ``input`` includes the ``cached`` tokens, which a
+    server read from its own cache. ``output`` includes the ``reasoning`` tokens.
 
-    ``money`` is in US dollars, None if no price is known. ``from_cache``: the answer came from the
-    cache of answers and cost nothing this time.
+    ``money``: US dollars, or None if the price is unknown. ``from_cache``: whether the answer came
+    from our own cache of answers and cost nothing this time.
     """
 
     input: Count = 0
@@ -55,7 +56,8 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Returns the numbers of ``Judgement.usage``. Money is included if it is known."""
+        """Returns the usage as ``Judgement.usage`` has it. Leaves out ``money`` if it is
+        unknown."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -69,7 +71,8 @@ class Usage:
 
 
 def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the sums of the amounts in ``records``, each as in ``Judgement.usage``."""
+    """Returns the sum of ``records`` for each key. Each record has the form of
+    ``Judgement.usage``."""
     total: dict[str, float] = {}
     for record in records:
         for key, amount in record.items():
@@ -78,7 +81,7 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def spent(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` as ``Judgement.usage`` records it."""
+    """Returns the sum of ``usages`` in the form of ``Judgement.usage``."""
     records = []
     for usage in usages:
         records.append(
@@ -88,8 +91,8 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
 
 
 def usage_text(usage: Mapping[str, float]) -> str:
-    """Returns the sums in ``usage`` as a text. Returns an empty text if no language model was
-    used."""
+    """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012". Returns an empty
+    text if no language model was asked."""
     if not usage.get("input_tokens"):
         return ""
     read, written = usage["input_tokens"], usage["output_tokens"]
@@ -100,8 +103,9 @@ def usage_text(usage: Mapping[str, float]) -> str:
 
 
 class Price(Config):
-    """US dollars per million tokens. ``cached`` is the price of input tokens read from the
-    provider's prefix cache (default: the input price); reasoning tokens are output tokens."""
+    """The price of a model in US dollars per million tokens. ``cached``: the price of input tokens
+    that are read from the provider's cache. None is the price of ``input``. Reasoning tokens have
+    the price of ``output``."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -117,16 +121,16 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """List prices in US dollars: ``servers`` has those that a host charges, ``models`` those of any
-    server."""
+    """A file of list prices. ``servers``: the prices of each host. ``models``: the prices of a
+    model on any server."""
 
     models: Mapping[str, Price] = {}
     servers: Mapping[str, Mapping[str, Price]] = {}
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:
-        """Returns the price of ``model`` at ``base_url`` (None: the provider's own server). A dated
-        version (``gpt-4.1-2025-04-14``) has the price of the longest matching name. Returns None
-        if no name matches."""
+        """Returns the price of ``model`` on the server ``base_url``, or None if the file has none.
+        None as ``base_url`` is OpenAI. A dated version (``gpt-4.1-2025-04-14``) has the price of
+        the model without the date."""
         host = urlsplit(base_url or PROVIDER).hostname or ""
         prices = {**self.servers.get(host, {}), **self.models}
         # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.
@@ -135,16 +139,16 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """Loads the file of prices at ``path``, which is packaged or the user's own. Raises ConfigError
-    if it cannot be read or has other fields."""
+    """Returns the prices in ``path``, a shipped name or the user's own file. Raises ConfigError if
+    the file cannot be read or a field is wrong."""
     return build_config(PriceFile, read_yaml(path), where=path)
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The most that requests can take: tokens, and US dollars (None if no price is known).
-    ``kept`` requests are in the cache and are not counted in the rest. ``api``: they go to a
-    server."""
+    """An upper bound on what requests take: tokens, and US dollars (None if the price is unknown).
+    ``kept``: how many more answers are in the cache, and cost nothing. ``api``: whether the
+    requests go to a server."""
 
     requests: int = 0
     kept: int = 0
@@ -155,21 +159,22 @@ class CostEstimate:
 
 
 class CostLimitError(MedalError):
-    """The next request could exceed the limit of cost; finished answers are cached."""
+    """The next request could exceed the limit of cost. The answers so far are in the cache."""
 
     exit_code = 4
 
 
 class BudgetExceeded(Exception):
-    """A request does not fit under the limit of cost any more."""
+    """A request does not fit under the limit of cost, and no running request can free any of it."""
 
 
 class CostLimiter:
-    """Lets a request go out only if its highest price still fits under ``limit`` (US dollars).
+    """Holds the cost of requests below ``limit`` (US dollars). Several models may share a limiter.
+    It works only in the process that made it.
 
-    Running requests count at their highest price until the real one is known, so answers never
-    exceed the limit; a request that does not fit waits for them. Several models may share a
-    limiter. It works in the process that made it.
+    A request is sent only if its highest possible price fits under the limit. That price is
+    reserved until the real one is known. A request that does not fit waits for running requests to
+    end.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -181,8 +186,9 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def take(self, highest: float) -> None:
-        """Reserves ``highest`` until ``pay``. Raises BudgetExceeded if it does not fit, and
-        ConfigError in another process than the one that made the limiter."""
+        """Reserves ``highest`` US dollars until ``pay`` is called, and waits if they do not fit.
+        Raises BudgetExceeded if they do not fit and no request is running. Raises ConfigError in
+        any process but the one that made the limiter."""
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
                 "a limit of cost works in one process only",
@@ -197,12 +203,12 @@ class CostLimiter:
         self.at_stake += highest
 
     def pay(self, highest: float, price: float | None) -> None:
-        """Replaces a reserved highest price by the real one."""
+        """Releases the reserved ``highest`` and adds the real ``price`` to what is spent."""
         self.at_stake -= highest
         self.spent += price or 0.0
 
     def error(self) -> CostLimitError:
-        """Returns the error that tells the user how to go on."""
+        """Returns the error that tells the user how to continue with a higher limit."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "

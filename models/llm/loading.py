@@ -30,9 +30,9 @@ _LOADING = PicklableLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Loads the model that ``setting`` names, in a form that ``llm_config`` takes. A model of this
-    machine that is in use is not loaded twice. Raises ConfigError for a wrong setting, or if the
-    model does not load."""
+    """Returns the language model that ``setting`` names, in any form that ``llm_config`` reads. A
+    model on this machine that is already in use is not loaded again. Raises ConfigError for a wrong
+    setting, and NotAvailableError if the model cannot be loaded."""
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
@@ -51,7 +51,7 @@ def load_llm(
 
 
 def _load_here(config: TransformersLLM | VllmLLM) -> LanguageModel:
-    """Loads a model into this process."""
+    """Loads the model of ``config`` into this process."""
     if isinstance(config, VllmLLM):
         from medal_judges.models.llm.vllm.model import load_vllm
 
@@ -62,8 +62,8 @@ def _load_here(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 
 def dry_run_model(setting: object) -> RemoteModel:
-    """Returns a model in place of the one that ``setting`` names. It counts requests and sends
-    none. A model of this machine is not loaded and has no price."""
+    """Returns a stand-in for the model that ``setting`` names. It counts requests and sends none.
+    For a model on this machine it has no price, and no weights are loaded."""
     from medal_judges.models.llm.server import RemoteModel
 
     config = llm_config(setting)

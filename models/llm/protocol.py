@@ -46,14 +46,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One question. ``temperature`` 0 is greedy.
+    """A question to a language model. ``temperature`` 0 is greedy decoding.
 
-    ``schema``: a JSON schema for the answer, enforced if the backend can (``Completion.enforced``).
-    ``top_logprobs``: the number of alternatives that a server reports for each token. Requests that
-    differ only in ``seed`` are two samples and two cache entries. ``presence_penalty`` is
-    subtracted from the logit of every token that the answer already contains,
-    ``frequency_penalty`` once for each time that it does. ``accept_truncated``: an empty or
-    truncated answer is valid.
+    ``schema``: a JSON schema for the answer. A backend enforces it if it can
+    (``Completion.enforced``). ``top_logprobs``: how many alternatives a server reports for each
+    token. ``presence_penalty``: is subtracted once from the logit of each token that the answer
+    already contains. ``frequency_penalty``: is subtracted once per occurrence.
+    ``accept_truncated``: whether an empty or truncated answer is valid. Requests that differ only
+    in ``seed`` have separate samples and cache entries.
     """
 
     messages: tuple[Message, ...]
@@ -70,8 +70,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of an answer with its log-probability and the likeliest alternatives, the token
-    itself among them ({token text: log-probability}; empty if the backend reports no others)."""
+    """A token of an answer. ``alternatives``: the log-probabilities of the most likely tokens at
+    its place, including its own. Empty if the backend reports only its own."""
 
     text: str
     logprob: Logprob
@@ -80,11 +80,13 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer without its prompt.
+    """The answer to a request, without the prompt.
 
-    ``failure`` says why there is no answer (``finish`` "failed") or that it was truncated.
-    ``transient``: the same request may succeed later (time-out, rate limit, limit of cost).
-    ``enforced``: the backend held the answer to the request's schema.
+    ``finish``: ``stop`` if the model ended by itself, ``length`` if ``max_tokens`` cut the answer,
+    ``failed`` if there is no answer. ``failure``: why there is no answer, or that it was truncated.
+    ``transient``: whether the same request may succeed later, for example after a time-out.
+    ``enforced``: whether the backend enforced the schema. ``tokens``: the tokens with their
+    log-probabilities, if the request wants ``top_logprobs``.
     """
 
     text: str
@@ -97,28 +99,28 @@ class Completion:
 
     @property
     def failed(self) -> bool:
-        """Returns whether there is no response."""
+        """Whether there is no answer."""
         return self.finish == "failed"
 
     def with_usage(self, **changes: Any) -> Completion:
-        """Returns the same response with some fields of its usage changed."""
+        """Returns a copy in which some fields of the usage are replaced by ``changes``."""
         return replace(self, usage=replace(self.usage, **changes))
 
 
 def failed_completion(
     reason: str, usage: Usage | None = None, *, transient: bool = False
 ) -> Completion:
-    """Returns a completion without a response, with the ``reason`` and the ``usage`` that was paid.
-    ``transient`` says whether the same request may succeed later."""
+    """Returns a completion without an answer. ``reason``: its ``failure``. ``usage``: what was paid
+    all the same. ``transient``: whether the same request may succeed later."""
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A text to score: ``text``, as the next turn of ``role`` after ``messages``.
+    """A text to score as the next turn of ``role`` after ``messages``.
 
-    ``prefill`` precedes ``text`` in that turn and is not scored. ``score_eos``: the token that ends
-    the turn is scored too, as the last one.
+    ``prefill``: text at the beginning of that turn that is not scored. ``score_eos``: whether the
+    token that ends the turn is scored too.
     """
 
     messages: tuple[Message, ...]
@@ -130,10 +132,10 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """Log-probabilities of a continuation's tokens given everything before them.
+    """The log-probabilities of a continuation's tokens.
 
-    ``prefix_logprob`` is the sum over the ``prefix_tokens`` tokens before the continuation; None
-    unless the joint log-likelihood was requested.
+    ``prefix_tokens``: how many tokens precede the continuation. ``prefix_logprob``: the sum of
+    their log-probabilities, or None if only the continuation was scored.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -142,12 +144,12 @@ class Likelihood:
 
     @property
     def total(self) -> float:
-        """Returns log p(continuation | prefix)."""
+        """The log-probability of the continuation given its prefix."""
         return sum(self.logprobs)
 
     @property
     def mean(self) -> float:
-        """Returns log p(continuation | prefix) per token."""
+        """The log-probability of the continuation given its prefix, per token."""
         return self.total / len(self.logprobs)
 
 
@@ -155,15 +157,15 @@ OnAnswer = Callable[[int, Completion], None]
 
 
 class LanguageModel(ABC):
-    """A language model.
+    """Base class of language models.
 
-    ``name`` is the ``base`` of a signature: model and backend, without paths or secrets.
-    ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
-    runs the model; its requests run side by side, may cost money, and give no likelihoods.
-    ``private``: on this machine or its private network, without a bill. ``at_once``: requests that
-    it answers side by side. ``counts``: answers so far from the cache (``kept``) and from the
-    model (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a
-    model that costs nothing. ``renews``: cached answers are asked for again.
+    ``name``: model and backend, without paths or secrets. It is the ``base`` of a signature.
+    ``context``: the context length in tokens, for prompt and answer together. ``api``: whether a
+    server runs the model. Its requests may cost money, and it gives no likelihoods. ``private``:
+    whether the model runs on this machine or its private network, without a bill. ``at_once``: how
+    many requests it answers at the same time. ``counts``: how many answers so far came from the
+    cache (``kept``) and from the model (``asked``). ``limiter``: the limit of cost, or None for a
+    model that costs nothing. ``renews``: whether cached answers are ignored and asked for again.
     """
 
     name: str
@@ -177,13 +179,13 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Returns one completion for each of ``requests``, in order. A request that fails is a
-        Completion with ``finish="failed"`` and does not stop the others."""
+        """Returns a completion for each of ``requests``, in order. If a request fails, its
+        completion has ``finish="failed"``, and the other requests continue."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Sends ``requests`` and calls ``on_answer(index, completion)`` once for each, as soon as
-        its response arrives, in any order and from any thread. An exception from ``on_answer``
-        stops the run."""
+        its answer arrives. The calls come in any order and from any thread. An exception in
+        ``on_answer`` stops the run."""
         for index, completion in enumerate(self.chat(requests)):
             on_answer(index, completion)
 
@@ -191,19 +193,20 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns a Likelihood for each continuation of each of ``groups``. The shared prefix of a
-        group is read once. ``joint`` fills ``prefix_logprob`` too.
+        """Returns the likelihood of each continuation of each of ``groups``. The prefix that the
+        continuations of a group share is computed once. ``joint``: whether to also set
+        ``prefix_logprob``.
 
-        Raises ConfigError for a server, and if a prompt exceeds ``context``.
+        Raises ConfigError if a server runs the model, or if a prompt does not fit ``context``.
         """
 
     @abstractmethod
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns the tokens of ``messages`` as a prompt. For remote models this is an upper
-        bound."""
+        """Returns the number of tokens of ``messages`` as a prompt. For a model on a server it is
+        an upper bound."""
 
     def require_room(self, tokens: int) -> None:
-        """Raises ConfigError if ``tokens`` do not fit ``context``."""
+        """Raises ConfigError if ``tokens`` is more than ``context``."""
         if tokens > self.context:
             raise ConfigError(
                 f"{tokens} tokens do not fit the {self.context} tokens of {self.name}",
@@ -212,15 +215,15 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str]:
-        """Returns everything besides the name on which the numbers depend (weights, chat template,
-        dtype, ...). The judge's signature contains it as a hash."""
+        """Returns everything besides the name that an answer depends on: weights, chat template,
+        dtype, ..."""
 
     def cost(self, usage: Usage) -> float | None:
-        """Returns the US dollars for ``usage``, or None if no price is known."""
+        """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
         return None
 
     def highest_output(self, request: ChatRequest) -> int:
-        """Returns the most tokens that the response to ``request`` can take."""
+        """Returns the maximum number of output tokens of the answer to ``request``."""
         return request.max_tokens
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
@@ -228,8 +231,8 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the usage of a prompt of ``prompt`` tokens that is read once, with all
-    ``likelihoods`` of continuations scored on it."""
+    """Returns the usage of ``likelihoods`` whose common prompt of ``prompt`` tokens is computed
+    once."""
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
@@ -241,9 +244,12 @@ def likelihoods_by_owner(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihoods under ``llm`` of each of ``groups``. ``owners`` has one key for each
-    group. Groups of one owner (a dialogue) are one group of the model, which reads shared
-    beginnings once. ``joint`` fills ``prefix_logprob`` too."""
+    """Returns the likelihoods under ``llm`` of each of ``groups`` of continuations, in order.
+
+    ``owners`` has a key for each group, such as the id of its dialogue. Groups with the same key
+    are sent as one, so that beginnings that they share are computed once. ``joint``: whether to
+    also set ``prefix_logprob``.
+    """
     if not groups:
         return []
     by_owner: dict[object, list[Continuation]] = {}
@@ -270,8 +276,9 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the smallest start in [0, ``turns``] for which ``fits(start)`` is true, or ``turns``
-    if there is none. ``fits`` is monotone, because fewer turns are fewer tokens."""
+    """Returns the smallest start from 0 to ``turns`` for which ``fits(start)`` is true, by
+    bisection. Returns ``turns`` if there is none. If a start fits, all later starts must fit
+    too."""
     low, high = 0, turns
     if fits(0):
         return 0
@@ -287,8 +294,8 @@ def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
 def first_turn_that_fits(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns the smallest index from which ``messages`` take at most ``prompt_budget`` tokens of
-    ``llm``. The last message stays even if it is too long."""
+    """Returns the smallest index from which on ``messages`` have at most ``prompt_budget`` tokens
+    of ``llm``. Returns the last index even if the last message is too long."""
     last = max(0, len(messages) - 1)
     return oldest_kept(
         last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
@@ -296,8 +303,8 @@ def first_turn_that_fits(
 
 
 def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the schema of an object with exactly these ``fields``, as OpenAI's strict mode
-    requires."""
+    """Returns the JSON schema of an object that has exactly ``fields``, in the form of OpenAI's
+    strict mode."""
     return {
         "type": "object",
         "properties": fields,
@@ -307,10 +314,12 @@ def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def tokens_above(text: str) -> int:
-    """Returns an upper bound on the tokens of ``text``, for models whose tokenizer is not here.
+    """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
+    on this machine.
 
-    Two letters of a word count as a token (one if it has no vowel or is in capitals), every digit,
-    sign and blank as one (the space before a word belongs to it), and every byte of other scripts.
+    In ASCII, two letters of a word count as one token. A word in which no lower-case vowel occurs
+    counts one per letter. Each digit and sign counts as one. A space before a word does not count.
+    Outside ASCII each UTF-8 byte counts as one.
     """
     total = 0
     for token in _PIECE.findall(text):
@@ -327,7 +336,7 @@ def tokens_above(text: str) -> int:
 
 
 def prompt_tokens_above(messages: Sequence[Message]) -> int:
-    """Returns the upper bound of ``tokens_above`` for a whole chat of ``messages``."""
+    """Returns an upper bound on the number of tokens of a chat of ``messages`` as a prompt."""
     return AROUND_PROMPT + sum(
         AROUND_MESSAGE + tokens_above(m.content) for m in messages
     )

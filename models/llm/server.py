@@ -78,13 +78,14 @@ STOPS = (401, 402, 403, 404)
 
 
 class ServerStopError(ConfigError):
-    """A server's failure that ends the run, because every further request would fail."""
+    """A failure of the server that ends the run, because every further request would fail too."""
 
 
 class RequestError(Exception):
-    """A request without an answer. ``stop``: it ends the run. ``transient``: the same request may
-    succeed later. ``billed``: an answer may have been written. ``status`` and ``field``: the
-    server's HTTP status (0: it did not answer), and the field of the request that it blames."""
+    """A request without an answer. ``stop``: whether it ends the run. ``transient``: whether the
+    same request may succeed later. ``billed``: whether an answer may have been written. ``status``:
+    the HTTP status, 0 if the server did not answer. ``field``: the field of the request that the
+    server complains about."""
 
     def __init__(
         self,
@@ -102,15 +103,16 @@ class RequestError(Exception):
 
 
 def one_line(text: object) -> str:
-    """Returns ``text``, a server's message, as one line of at most SHOWN characters, without
-    secrets."""
+    """Returns a server's message ``text`` as one line of at most SHOWN characters, with secrets
+    removed."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
 
 
 def request_error(error: Exception) -> RequestError:
-    """Returns the RequestError for an error of the client. Raises any other error."""
+    """Converts an ``error`` of the client into a RequestError. Raises ``error`` itself if it has
+    nothing to do with the request."""
     import openai
 
     if isinstance(error, RequestError):
@@ -160,8 +162,9 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Returns whether a refusal with ``status``, ``body`` and ``headers`` is about an empty
-    account, or a limit of a day or more. Another try in this run cannot succeed then."""
+    """Returns whether a refusal is about an empty account, or about a limit per day or longer.
+    Another attempt in this run cannot succeed then. ``status``, ``body`` and ``headers`` are those
+    of the server's response."""
     if status != 429:
         return False
     with suppress(ValueError):
@@ -174,8 +177,8 @@ def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
 
 
 def require_address(base_url: str) -> None:
-    """Raises ConfigError, which shows nothing of ``base_url``, if this text is not the plain
-    address of a server."""
+    """Raises ConfigError if ``base_url`` is not a plain http or https address. The message does not
+    show it, because it may contain a password."""
     try:
         parts = urlsplit(base_url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -191,8 +194,8 @@ def require_address(base_url: str) -> None:
 
 
 def read_key(variable: str) -> str:
-    """Returns the key in the environment variable ``variable``, and hides it in every message.
-    Raises ConfigError for a key that no HTTP header can carry."""
+    """Returns the key in the environment variable ``variable``, and hides it in all later messages.
+    Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
     hide(key)
     if not (key.isascii() and key.isprintable()):
@@ -204,9 +207,9 @@ def read_key(variable: str) -> str:
 
 
 def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a client of ``address`` with ``key`` and the timeouts of ``config``. Raises
-    NotAvailableError if the provider is asked without a key, and ConfigError if the proxy in the
-    environment cannot be used."""
+    """Returns a client for the server at ``address``. ``config`` has its timeouts and attempts.
+    Raises NotAvailableError if OpenAI is asked without a ``key``, and ConfigError if the proxy in
+    the environment cannot be used."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     if not key and address == PROVIDER:
@@ -235,7 +238,7 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
 
 
 async def _end_retries(response: Any) -> None:
-    """Tells the client not to try again if no further try can succeed."""
+    """Makes the client stop trying again if no further attempt can succeed."""
     status = response.status_code
     if status in (429, 500):
         await response.aread()
@@ -252,7 +255,7 @@ _STARTING = PicklableLock()
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Returns the event loop of this process, which runs in a thread of its own."""
+    """Returns the event loop of this process, which runs in its own thread."""
     process = os.getpid()
     with _STARTING:
         if process not in _LOOPS:
@@ -262,7 +265,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` to its end on the event loop of this process, from any thread."""
+    """Runs ``work`` on the event loop of this process and returns its result. May be called from
+    any thread."""
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
@@ -271,11 +275,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class RemoteModel(LanguageModel):
-    """Sends chats to the server; at most ``max_in_flight`` at a time.
+    """A language model on a server. It sends at most ``max_in_flight`` requests at a time.
 
-    With ``dry_run`` it sends nothing: requests without a cached answer fail, and ``estimate`` says
-    what they can cost. Raises ConfigError for a ``max_cost`` if the price is unknown. A missing API
-    key is an error at the first request only.
+    ``dry_run``: whether to send nothing. Requests without a cached answer then fail, and
+    ``estimate`` returns what they could cost. Raises ConfigError if ``config`` has a ``max_cost``
+    but the price is unknown. A missing API key is an error only when the first request is sent.
     """
 
     def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
@@ -314,11 +318,12 @@ class RemoteModel(LanguageModel):
         self._clients: dict[int, tuple[AsyncOpenAI, asyncio.Semaphore]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles without the API key; another process reads it from its own environment."""
+        """Pickles the model without its API key. The other process reads the key from its own
+        environment."""
         return type(self), (self.config,), {"limiter": self.limiter}
 
     def _connection(self) -> tuple[AsyncOpenAI, asyncio.Semaphore]:
-        """Returns the client and the semaphore of this process."""
+        """Returns this process's client, and the semaphore that limits the running requests."""
         process = os.getpid()
         if process not in self._clients:
             slots = asyncio.Semaphore(self.config.max_in_flight)
@@ -335,18 +340,19 @@ class RemoteModel(LanguageModel):
         return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns an upper bound on the tokens of ``messages``."""
+        """Returns an upper bound on the number of tokens of ``messages``."""
         return prompt_tokens_above(messages)
 
     def highest_output(self, request: ChatRequest) -> int:
-        """Returns the most tokens that the response to ``request`` can take. A reasoning model's
-        thinking is output."""
+        """Returns the maximum number of output tokens of the answer to ``request``. The thinking of
+        a reasoning model counts as output."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
     def estimate(self) -> CostEstimate:
-        """Returns the most that the requests of a dry run can take."""
+        """Returns an upper bound on the tokens and the cost of the requests that a dry run did not
+        send."""
         total = Usage()
         for request in self.unsent:
             read = self.count_tokens(request.messages)
@@ -368,10 +374,13 @@ class RemoteModel(LanguageModel):
         return answers
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Sends ``requests`` and calls ``on_answer`` for each as in LanguageModel, first with
-        cached responses. Raises ServerStopError if the server refuses every request,
-        CostLimitError at the limit of cost once the running requests are finished, and
-        SourceError if the cache cannot be read or written."""
+        """Calls ``on_answer(index, completion)`` for each of ``requests``: first with the answers
+        in the cache, then with answers of the server as they arrive.
+
+        Raises ServerStopError if the server would refuse every request, CostLimitError if the limit
+        of cost is reached, and SourceError if the cache cannot be read or written. Running requests
+        are finished before it raises the first two.
+        """
         keys: list[str] = []
         cached: dict[str, Completion] = {}
         if self.cache is not None:
@@ -403,8 +412,8 @@ class RemoteModel(LanguageModel):
     async def _all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
-        """Calls ``on_answer`` with the answer to each request; after an error no further request
-        starts."""
+        """Sends all ``requests`` and calls ``on_answer`` with each answer. After an error it starts
+        no further request, finishes the running ones, and raises the error."""
         client, slots = self._connection()
         stopped: list[Exception] = []
 
@@ -432,8 +441,8 @@ class RemoteModel(LanguageModel):
             raise stopped[0]
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
-        """Returns the answer, or a failed completion. What the server refuses is left out of this
-        and all later requests."""
+        """Sends ``request`` and returns the answer, or a failed completion. A field that the server
+        refuses is left out of this request and of all later ones."""
         start, limit = time.perf_counter(), self.highest_output(request)
         highest = Usage(output=limit)
         if self.price is not None:
@@ -484,11 +493,11 @@ class RemoteModel(LanguageModel):
         body: Mapping[str, Any],
         highest: Usage,
     ) -> Completion:
-        """Returns the answer to ``body``, and counts its price.
+        """Sends ``body`` once, returns the answer, and records its price.
 
-        Under a limit of cost the price of ``highest`` is reserved first. It is paid if an answer
-        may have been written but did not arrive. Raises RequestError, and BudgetExceeded if the
-        limit leaves no room.
+        ``highest``: the usage whose price is reserved before. If no answer arrives but one may have
+        been written, this price is paid. Raises RequestError if there is no answer, and
+        BudgetExceeded if the limit of cost leaves no room.
         """
         reserved = self.cost(highest) or 0.0
         await self.limiter.take(reserved)
@@ -515,9 +524,8 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Raises ConfigError for any ``groups``, because servers do not return the likelihood of a
-        text. In a dry run, the stand-in of a local model returns any likelihood, with or without
-        ``joint``."""
+        """Raises ConfigError, because servers do not return the likelihood of a text. In a dry run,
+        the stand-in for a model on this machine returns a constant instead."""
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
@@ -552,9 +560,9 @@ _SYSTEM = re.compile(
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """Returns the body of ``request`` for at most ``limit`` tokens under the settings ``config``,
-    without the fields ``dropped``. The cache's key does not depend on it. The request's own
-    fields make that key."""
+    """Returns the HTTP body for ``request``. ``limit``: the maximum number of output tokens.
+    ``dropped``: fields to leave out. The cache key does not depend on the body, only on
+    ``request``."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
     if config.thinks:
@@ -586,8 +594,9 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the field of ``body`` that ``failure`` complains about and that can be left out, or
-    "system" for that role. Returns an empty text if there is none."""
+    """Returns the field of ``body`` that ``failure`` complains about, if it can be left out.
+    Returns ``system`` if the server refuses system messages, and an empty text in all other
+    cases."""
     if failure.status not in (400, 422, 500):
         return ""
     reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
@@ -655,7 +664,7 @@ class _Details(BaseModel):
 
 
 class _Usage(BaseModel):
-    """The numbers of tokens that a server reports."""
+    """The numbers of tokens in a server's response."""
 
     prompt_tokens: Annotated[Count, Field(ge=1)]
     completion_tokens: Count
@@ -670,9 +679,9 @@ class _Answer(BaseModel):
 
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in the JSON value ``answer`` to ``request``. It is complete only if
-    its finish reason says so. Raises RequestError for another body, because servers under load
-    send such bodies."""
+    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``. A
+    finish reason must say that it is complete. Raises RequestError if the body is an error or not a
+    chat completion."""
     if isinstance(answer, dict) and answer.get("error"):
         reason = f"the answer's body is an error: {one_line(answer['error'])}"
         raise RequestError(reason, transient=True, billed=True)
@@ -712,8 +721,8 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
 
 
 def _no_answer(message: _Message, text: str, end: str) -> str:
-    """Returns why ``text``, which ended by the finish reason ``end``, is not an answer; empty if it
-    is one."""
+    """Returns why ``text`` is not a valid answer, or an empty text if it is one. ``end``: the
+    finish reason."""
     if message.refusal:
         return f"the model refused: {one_line(message.refusal)}"
     if without_secrets(text) != text:
@@ -724,7 +733,8 @@ def _no_answer(message: _Message, text: str, end: str) -> str:
 
 
 def _read_usage(usage: _Usage | None) -> Usage:
-    """Returns the tokens that a server reports; none if it reports none or they are implausible."""
+    """Returns the numbers of tokens that a server reports. Returns 0 for all of them if it reports
+    none or they cannot be true."""
     if usage is None:
         return Usage()
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0

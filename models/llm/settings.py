@@ -16,13 +16,13 @@ from medal_judges.models.llm.protocol import LanguageModel
 
 
 class TransformersLLM(Config):
-    """A model on this machine.
+    """A language model that transformers runs on this machine.
 
-    ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``device``: by default the
-    GPU if there is one. ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU).
-    ``context`` lowers the model's own window. ``thinking``: tokens that a model may think before
-    its answer (default: 4096 if its chat template begins with thinking, else 0).
-    ``bin_weights``: read weights published as .bin only (tensors only).
+    ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``device``: None is
+    the GPU if there is one. ``dtype``: fp32, bf16 or fp16. None is fp32 on a CPU and bf16 on a GPU.
+    ``context``: a lower context length than the model's. ``thinking``: the maximum number of tokens
+    that it thinks before an answer. None is 4096 if its chat template opens a block of thoughts,
+    and 0 if it does not. ``bin_weights``: whether to read weights that are published as .bin only.
     """
 
     api: ClassVar[bool] = False
@@ -37,13 +37,13 @@ class TransformersLLM(Config):
 
 
 class VllmLLM(Config):
-    """A model in vLLM's engine, in this process (extra ``vllm``).
+    """A language model in vLLM's engine, in this process (extra ``vllm``).
 
-    ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``dtype`` is fp32, bf16 or
-    fp16 (default: as the weights are stored). ``context`` lowers the model's own window.
-    ``thinking``: tokens that a model may think before its answer, as for a model in transformers.
-    ``engine``: further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` (GPUs that share
-    the model), ``gpu_memory_utilization`` and ``enforce_eager``.
+    ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``dtype``: fp32, bf16
+    or fp16. None is that of the stored weights. ``context``: a lower context length than the
+    model's. ``thinking``: the maximum number of tokens that it thinks before an answer. None is
+    4096 if its chat template opens a block of thoughts, and 0 if it does not. ``engine``: further
+    arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and ``gpu_memory_utilization``.
     """
 
     api: ClassVar[bool] = False
@@ -57,15 +57,18 @@ class VllmLLM(Config):
 
 
 class OpenAILLM(Config):
-    """A model behind an OpenAI-compatible server.
+    """A language model on a server that speaks OpenAI's protocol.
 
-    ``model``: its name on the server. ``context``: the server's window in tokens.
-    ``max_in_flight``: requests at a time. ``base_url`` defaults to OPENAI_BASE_URL or the provider;
-    the key is read from the environment variable ``api_key_env`` and sent nowhere else.
-    ``timeout``: seconds for one try (more for a reasoning model); ``attempts``: tries of a request.
-    ``reasoning_effort`` is sent unchanged; with any but ``none`` answers get MEDAL's 32,768 tokens
-    (section 5.3.1). ``max_cost``: limit in US dollars at the list prices of the file ``prices``.
-    ``cache``: whether answers are cached (default: those of a server that may send a bill).
+    ``model``: its name on the server. ``base_url``: the server's address. None is OPENAI_BASE_URL,
+    or OpenAI itself. ``api_key_env``: the environment variable with the key, which is sent to this
+    address only. ``max_in_flight``: how many requests run at a time. ``timeout``: seconds for one
+    attempt. A reasoning model needs more. ``attempts``: how often a request is tried. ``context``:
+    the context length in tokens.
+
+    ``reasoning_effort`` is sent as it is. Any value but ``none`` allows MEDAL's 32,768 tokens for
+    an answer (section 5.3.1). ``max_cost``: the limit in US dollars, at the list prices of the file
+    ``prices``. ``cache``: whether answers are cached. None is yes for a server that may send a
+    bill.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -84,20 +87,19 @@ class OpenAILLM(Config):
 
     @property
     def thinks(self) -> bool:
-        """Returns whether the model thinks before it answers, which is paid as output."""
+        """Whether the model thinks before it answers. Thinking is paid as output."""
         return self.reasoning_effort not in (None, "none")
 
     @property
     def caches(self) -> bool:
-        """Returns whether responses are cached."""
+        """Whether answers are cached."""
         if self.cache is None:
             return not self.private
         return self.cache
 
     @property
     def private(self) -> bool:
-        """Returns whether the server is on this machine or its private network and sends no
-        bill."""
+        """Whether the server is on this machine or its private network, and so sends no bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private
@@ -113,7 +115,7 @@ BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
 
 
 def no_model_error(judge: object) -> ConfigError:
-    """Returns the error for a judge whose file leaves its language model to the user."""
+    """Returns the error for a judge whose settings name no language model."""
     return ConfigError(
         f"{judge} needs a language model",
         hint="Type one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
@@ -121,11 +123,12 @@ def no_model_error(judge: object) -> ConfigError:
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """Returns ``setting`` as the config of its backend.
+    """Returns ``setting`` as the settings of its backend.
 
-    A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
-    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
-    ``backend``, and the backend's settings. Raises ConfigError that names a wrong key.
+    A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or a folder (all three run in
+    transformers), ``vllm:ORG/NAME``, or ``openai:MODEL``. A mapping has such a text, or a name and
+    a ``backend``, and further settings of the backend. Raises ConfigError for an unknown backend or
+    a wrong setting.
     """
     if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting

@@ -36,24 +36,22 @@ RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraConfig(HeadedConfig):
-    """A causal language model with low-rank adapters (PEFT). The judge.json holds all settings.
+    """The settings of a judge that is a causal language model with low-rank adapters (PEFT). Its
+    judge.json holds all of them.
 
-    ``base`` is a hub id or ``embedded:smollm2``. ``base_revision`` is the revision of a hub id.
+    ``base``: a hub id (at ``base_revision``), a folder or ``embedded:smollm2``. ``quantize`` loads
+    the base in 4 bits (QLoRA), which needs bitsandbytes and is slow on a CPU. ``peft``: settings of
+    PEFT's LoraConfig, under its names (``r``, ``lora_alpha``, ``target_modules``, ``use_dora``,
+    ...). A dialogue longer than ``max_tokens`` loses its oldest turns.
 
-    With ``head: scoring`` the judge reads the dialogue as a chat, up to the point where the user
-    would begin the next turn. transformers' classification head reads the state of the last token,
-    which encodes the expected reaction. ``heads`` says
-    how a dimension is learned, as for an encoder.
+    With ``head: scoring`` the judge reads a dialogue as a chat, up to where the user's next turn
+    would begin. The classification head of transformers reads the last token there. ``heads``: the
+    settings of a head by dimension.
 
-    With ``head: generative`` training teaches the model to write the answer to prompts/lora, with
-    comments if the labels have some. The judge then works like a prompted judge. ``layout`` is the
-    prompt's, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits an
+    With ``head: generative`` the model learns to write the answer to prompts/lora, with comments if
+    the labels have some. The judge then works like a prompted judge. ``layout``: the prompt's
+    layout, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits the
     answer in tokens, ``comment_chars`` a comment in characters.
-
-    ``peft`` are settings of PEFT's LoraConfig, under its names (``r``, ``lora_alpha``,
-    ``target_modules``, ``use_dora``, ...). ``quantize`` loads the base in 4 bits (QLoRA; it
-    needs bitsandbytes, and is slow on a CPU). Dialogues longer than ``max_tokens`` lose whole
-    oldest turns.
     """
 
     family: Literal["lora"] = "lora"
@@ -77,9 +75,8 @@ class LoraConfig(HeadedConfig):
 
 
 def named_base(config: LoraConfig) -> LoraConfig:
-    """Returns the settings with the absolute path of a base in a folder, which holds in any working
-    directory.
-    """
+    """Returns ``config``. If its base is a folder, replaces its path by the absolute path, which is
+    valid in any working directory."""
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -93,13 +90,16 @@ def load_adapted(
     labels: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any]:
-    """Loads (model with adapters, tokenizer) of ``config.base``.
+    """Loads ``config.base`` with adapters and returns (model, tokenizer).
 
-    The adapters are those of the judge in the folder ``saved``, or new ones, which change nothing
-    before training. The tokenizer is that of the base: a saved chat template is a program of others
-    that may never end. ``labels`` are the settings of a classification head (head: scoring). The
-    base is quantised or in ``dtype``; new adapters are in fp32. Raises ConfigError, and
-    JudgeLoadError for saved adapters that do not fit.
+    ``saved``: the folder of a judge whose adapters to load. None is new adapters, which change
+    nothing before training. ``labels``: transformers' settings of a classification head, for
+    ``head: scoring``. ``dtype``: that of the base, unless it is quantised. New adapters are in
+    fp32. The tokenizer is that of the base, because a saved chat template is a program that may
+    never end.
+
+    Raises ConfigError for settings that do not fit, and JudgeLoadError for saved adapters that do
+    not fit.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -149,9 +149,10 @@ def network_with(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns a newly loaded network of ``config`` with the adapters and the head in ``state``.
+    """Loads a new network of ``config`` with the adapters and the head in ``state``.
 
-    The base is loaded again, because training may have rounded it.
+    The base is loaded again, because training may have rounded it. ``labels``: transformers'
+    settings of a classification head.
     """
     network, _ = load_adapted(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
@@ -165,9 +166,9 @@ def network_with(
 
 
 def place_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
-    """Returns the ``network`` on ``device`` in ``dtype``.
+    """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode.
 
-    A quantised network keeps its device and its dtype.
+    A quantised network keeps its device and dtype. MIXED keeps the dtype of every weight.
     """
     precision = "bf16" if dtype == MIXED else dtype
     if config.quantize is None:
@@ -218,7 +219,8 @@ def _load_base(
 
 
 def _peft_config(config: LoraConfig) -> Any:
-    """Returns PEFT's settings. Raises ConfigError for those that it does not have."""
+    """Returns the settings of the adapters as PEFT's LoraConfig. Raises ConfigError if PEFT does
+    not know a setting."""
     from peft import LoraConfig as PeftConfig
 
     settings: dict[str, Any] = {"task_type": "CAUSAL_LM"}
@@ -235,9 +237,9 @@ def _peft_config(config: LoraConfig) -> Any:
 
 
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
-    """Writes the adapters in PEFT's format, and the tokenizer, into ``folder``.
+    """Writes the adapters, in PEFT's format, and the tokenizer into ``folder``.
 
-    The saved name of the base is one that works on other machines (see hub_name).
+    The base is saved under a name that is valid in any working directory (hub_name).
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(
@@ -259,6 +261,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
 
 
 def with_base(revision: str, config: LoraConfig) -> str:
-    """Returns a hash of the ``revision`` of a judge's own files and of its base model's files."""
+    """Returns a hash of ``revision``, which covers a judge's own files, and of the files of its
+    base."""
     base = weights_folder(model_path(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 
 class GenerativeLoraJudge(PromptedJudge):
-    """A prompted judge whose language model was adapted to its prompt.
+    """A prompted judge whose language model has adapters, which are trained to answer its prompt.
 
-    A score is the expected rating under the model's probabilities of the ratings; the model's
-    comment is the explanation.
+    The score is the expected rating under the model's probabilities of the ratings. The explanation
+    is the comment that the model writes.
     """
 
     family = "lora"
@@ -102,8 +102,8 @@ class GenerativeLoraJudge(PromptedJudge):
     ) -> GenerativeLoraJudge:
         """Returns a new judge on ``config.base``. Torch's seed sets its random adapters.
 
-        The base is in ``dtype``, the trained weights are in fp32. Raises ConfigError if no grammar
-        can hold the tokenizer's answers to JSON.
+        ``dtype``: that of the base. The adapters are in fp32. Raises ConfigError if the tokenizer
+        cannot be held to a JSON grammar.
         """
         config = named_base(config)
         prompted = prompted_config(config, name, rubric, "lora", dimensions)
@@ -116,11 +116,11 @@ class GenerativeLoraJudge(PromptedJudge):
         return judge
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a network like ``net`` with the weights ``state``."""
+        """Returns a new network like ``net`` with the weights ``state``."""
         return network_with(self.lora, self.device, state)
 
     def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns the judge with the trained network, in ``dtype``."""
+        """Returns a copy of the judge that has the trained ``network``, in ``dtype``."""
         return type(self)(
             network,
             self.tokenizer,
@@ -159,9 +159,8 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns a dialogue as the prompt shows it. If the prompt cannot show it,
-        ``payload.failure`` has the reason.
-        """
+        """Returns ``dialogue`` in the form that the prompt shows. If it does not fit,
+        ``payload.failure`` has the reason."""
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request
@@ -173,9 +172,11 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
-        """Returns (token ids of the prompt, token ids of the answer and its end) of a question.
+        """Returns a training example: (token ids of the prompt, token ids of the answer with its
+        end).
 
-        ``units`` are the labels, on [0, 1], of all dimensions of the question.
+        ``units``: the label on [0, 1] of each dimension of ``question``. ``comments``: the comments
+        by dimension.
         """
         messages = self.messages(request, question)
         text = self.answer(question, units, comments)
@@ -192,7 +193,9 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> str:
-        """Returns the JSON text of an answer, in the form that the prompt's grammar prescribes."""
+        """Returns the JSON text of the answer to ``question`` that training teaches. ``units``: the
+        label on [0, 1] of each dimension. ``comments``: the comments by dimension. Its form is that
+        of the prompt's grammar."""
         builder = self.builder(None)
         fields = builder.answer
         values: dict[str, Any] = {}
@@ -216,7 +219,8 @@ def prompted_config(
     prompt: str,
     dimensions: Sequence[Dimension],
 ) -> PromptedConfig:
-    """Returns the settings of the prompted judge that asks the adapted model."""
+    """Returns the settings of a prompted judge ``name`` that asks the adapted model. ``rubric`` and
+    ``prompt``: files or shipped names."""
     load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(
         name=name,

@@ -39,7 +39,8 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """Reads a dialogue as a chat, and scores it from the state at which the next speaker begins."""
+    """A judge that reads a dialogue as a chat. A classification head scores it from the last token,
+    where the next speaker begins."""
 
     family = "lora"
     config: LoraConfig
@@ -64,9 +65,10 @@ class LoraJudge(SequenceJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
-        """Returns a new judge on ``config.base``. Torch's seed sets its random adapters and head.
+        """Returns a new judge of ``dimensions`` on ``config.base``. Torch's seed sets its random
+        adapters and head.
 
-        The base is in ``dtype``, the trained weights are in fp32.
+        ``dtype``: that of the base. The adapters and the head are in fp32.
         """
         config = named_base(config)
         heads = output_heads(dimensions, config.heads)
@@ -92,8 +94,8 @@ class LoraJudge(SequenceJudge):
 
     @staticmethod
     def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
-        """Loads the judge saved in ``folder``, scoring or generative; its base model comes from the
-        Hub or its cache. Raises JudgeLoadError for weights that are missing or do not fit."""
+        """Loads the judge saved in ``folder``, scoring or generative. The base comes from the Hub,
+        or from its cache. Raises JudgeLoadError if weights are missing or do not fit."""
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), learned_state(saved)
         dimensions = state.pop("dimensions")
@@ -134,9 +136,8 @@ class LoraJudge(SequenceJudge):
         return [self._render(dialogue) for dialogue in dialogues]
 
     def _render(self, dialogue: Dialogue) -> RenderedDialogue:
-        """Returns the chat of the newest turns that fit. If the last turn alone is too long, its
-        beginning is cut.
-        """
+        """Returns the chat text of the newest turns of ``dialogue`` that fit. If the last turn
+        alone is too long, cuts its beginning."""
         messages = [Message(turn.role, turn.content) for turn in dialogue.turns]
         limit, last = self.config.max_tokens, len(messages) - 1
 

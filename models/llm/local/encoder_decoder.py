@@ -28,11 +28,12 @@ BETWEEN = "  "  # what BlenderBot was trained with between turns
 
 
 class EncoderDecoderModel(LanguageModel):
-    """A transformers model with an encoder, for likelihoods only.
+    """An encoder-decoder model of transformers. It computes likelihoods only.
 
-    The encoder reads the dialogue through the tokenizer's chat template, or as turns separated by
-    two spaces without roles: such models were trained to write the next turn of either speaker.
-    ``weights``: a hash of the files that the model was loaded from (default: of its parameters).
+    The encoder reads the dialogue: through the tokenizer's chat template, or as turns that are
+    separated by two spaces, without roles. Such models are trained to write the next turn of either
+    speaker. ``weights``: a hash of the files that the model was loaded from. None hashes its
+    parameters.
     """
 
     def __init__(
@@ -60,8 +61,7 @@ class EncoderDecoderModel(LanguageModel):
         }
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Raises ConfigError for any ``requests``, because such a model computes likelihoods
-        only."""
+        """Raises ConfigError, because the model computes likelihoods only."""
         raise ConfigError(
             f"{self.name} has an encoder and gives likelihoods only",
             hint="Use a model without encoder, or write family: followup",
@@ -71,7 +71,7 @@ class EncoderDecoderModel(LanguageModel):
         return len(self._read(messages))
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
-        """Returns the ids for the encoder."""
+        """Returns the token ids that the encoder reads for ``messages``."""
         broken_up = self.marks.broken_up
         if self.tokenizer.chat_template:
             chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
@@ -83,9 +83,9 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihoods of the continuations in ``groups``. Each distinct dialogue of a
-        group is encoded once. Raises ConfigError for ``joint``, because the encoder's text has
-        no likelihood."""
+        """Returns the likelihood of each continuation of each of ``groups``. Each distinct dialogue
+        of a group is encoded once. Raises ConfigError for ``joint``, because a text in the encoder
+        has no likelihood."""
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
@@ -113,7 +113,7 @@ class EncoderDecoderModel(LanguageModel):
         return answers
 
     def _target(self, continuation: Continuation) -> tuple[list[int], int]:
-        """Returns (the ids that the decoder writes, the number of ids before the scored part)."""
+        """Returns (token ids that the decoder writes, how many of them precede the scored part)."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
@@ -131,8 +131,8 @@ class EncoderDecoderModel(LanguageModel):
         return ids, start
 
     def _logprobs_of(self, states: Any, continuation: Continuation) -> list[float]:
-        """Log-probabilities of the scored tokens, given the encoder's ``states``. Continuations are
-        read one by one: decoders mask padding in different ways."""
+        """Returns the log-probability of each scored token, given the encoder's ``states``. Scores
+        one continuation at a time, because decoders mask padding in different ways."""
         import torch
 
         target, start = self._target(continuation)

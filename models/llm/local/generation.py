@@ -34,8 +34,8 @@ SHARED_TOKENS = 64
 
 
 class Row(NamedTuple):
-    """The ``ids`` written after one prompt, whether the model ``ended`` there, and how many tokens
-    of the prompt were read for another row (``cached``)."""
+    """An answer to one prompt. ``ids``: its token ids. ``ended``: whether the model ended it.
+    ``cached``: how many tokens of the prompt were already computed for another row."""
 
     ids: list[int]
     ended: bool
@@ -48,8 +48,9 @@ def batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Returns the indices of ``prompts`` in batches of at most ``budget`` padded tokens of
-    ``model``. The ``requests`` of a batch have one limit of tokens."""
+    """Yields the indices of ``prompts`` in batches of at most ``budget`` padded tokens, prompt and
+    answer together. The ``requests`` of a batch have the same ``max_tokens``. An untested ``model``
+    gets one prompt at a time."""
     alone = not is_tested(model.config)
     by_limit: dict[int, list[int]] = {}
     for index, request in enumerate(requests):
@@ -77,9 +78,11 @@ def write(
     *,
     thinks: bool = False,
 ) -> list[Row]:
-    """Generates the responses of ``model`` to one batch of ``prompts``, whose texts ``tokenizer``
-    decodes. ``requests`` has their sampling settings. With ``thinks`` a schema holds what
-    follows the thoughts."""
+    """Generates the answers of ``model`` to one batch of ``prompts`` (token ids).
+
+    ``requests`` have the sampling settings and schema of each prompt. ``thinks``: whether the model
+    thinks first. A schema then applies only after the thoughts.
+    """
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
@@ -117,7 +120,7 @@ def write(
 
 
 def end_ids(model: PreTrainedModel) -> list[int | None]:
-    """Returns the ids of the tokens at which the settings of ``model`` end a response."""
+    """Returns the ids of the tokens that end an answer, from the generation config of ``model``."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
 
@@ -128,8 +131,8 @@ def _processors(
     begin: int,
     thinks: bool,
 ) -> LogitsProcessorList:
-    """Returns what shapes the logits of each row by its request; the answers begin at column
-    ``begin``."""
+    """Returns the logits processors that apply the grammar, penalties and sampling of each request
+    to its row. ``begin``: the column at which the answers begin."""
     processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
@@ -145,8 +148,9 @@ def _processors(
 
 
 class Inputs(NamedTuple):
-    """A batch for ``generate``: ids and mask [rows, columns], the ``cache`` of the first columns if
-    these were read already, and how many tokens of each row were read for another one."""
+    """A batch for ``generate``: ``ids`` and ``mask`` [rows, columns]. ``cache``: the key-value
+    cache of the first columns, or None if nothing is computed yet. ``cached``: how many tokens of
+    each row were computed for another row."""
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -160,10 +164,13 @@ def read_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns the inputs of ``model`` for ``prompts``, padded at the left with the id ``pad``. A
-    beginning of at least ``shortest`` tokens that several prompts share is read once if the
-    model allows it. The columns are then the left-padded beginnings, which are in the cache, and
-    the left-padded rests."""
+    """Returns ``prompts`` (token ids) as a batch for ``generate``, padded on the left with the id
+    ``pad``.
+
+    If ``model`` allows it, a beginning of at least ``shortest`` tokens that several prompts share
+    is computed once. The first columns are then the padded beginnings, which are in the cache, and
+    the last columns are the padded remainders.
+    """
     groups = [[index] for index in range(len(prompts))]
     if reads_beginnings_once(model.config):
         groups = _alike(prompts, range(len(prompts)), shortest)
@@ -201,8 +208,9 @@ def read_inputs(
 def _alike(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
-    """Groups ``indices`` of prompts. In the order of their tokens, two neighbours are in one group
-    if they share at least half of the shorter prompt as their beginning."""
+    """Groups ``indices`` of prompts that begin alike. The prompts are sorted by their tokens. Two
+    neighbours are in one group if they share at least half of the shorter prompt, and at least
+    ``shortest`` tokens."""
     groups: list[list[int]] = []
     before: Sequence[int] = ()
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):
@@ -217,8 +225,8 @@ def _alike(
 
 
 def common_length(prompts: Prompts) -> int:
-    """Returns the number of tokens with which all ``prompts`` begin, at most one less than the
-    shortest has."""
+    """Returns how many tokens all ``prompts`` have in common at their beginning, at most the length
+    of the shortest prompt minus one."""
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
         if position >= shortest - 1 or len(set(tokens)) > 1:
@@ -229,7 +237,8 @@ def common_length(prompts: Prompts) -> int:
 def _pad(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns ids and mask [rows, longest], padded at the left."""
+    """Returns ``prompts`` as ids and mask [rows, longest], padded on the left with the id
+    ``pad``."""
     ids, mask = pad_rows([prompt[::-1] for prompt in prompts], pad)
     return ids.flip(1).to(model.device), mask.flip(1).to(model.device)
 
@@ -238,11 +247,11 @@ def _pad(
 
 
 class SeededSampling(LogitsProcessor):
-    """Turns greedy decoding into sampling: adds Gumbel noise to tempered, nucleus-cut scores.
+    """Samples each row with its own temperature, nucleus and seed, although ``generate`` decodes
+    greedily.
 
-    The argmax of logits + Gumbel noise is a draw from their softmax (Gumbel, 1954), so each row of
-    a batch has its own temperature, nucleus and seed, and ``generate`` needs no change. A request
-    without a seed gets 0.
+    Adds Gumbel noise to the logits. The argmax of logits plus Gumbel noise is a draw from their
+    softmax (Gumbel, 1954). A request without a seed has seed 0.
     """
 
     def __init__(self, requests: Sequence[ChatRequest]) -> None:
@@ -262,7 +271,8 @@ class SeededSampling(LogitsProcessor):
 
 
 def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logits of the likeliest words whose probability adds up to ``top_p``; -inf for the rest."""
+    """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities add up
+    to ``top_p``."""
     if top_p >= 1:
         return logits
     likeliest, ids = logits.sort(descending=True)
@@ -275,9 +285,11 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class Penalties(LogitsProcessor):
-    """Subtracts each request's ``presence_penalty`` from the logits of tokens that its answer
-    already contains, and ``frequency_penalty`` for each time, as OpenAI and vLLM define them; the
-    prompt's tokens do not count."""
+    """Lowers the logits of tokens that an answer already contains, as OpenAI and vLLM do.
+
+    Subtracts the request's ``presence_penalty`` once, and ``frequency_penalty`` for each time that
+    the answer contains the token. Tokens of the prompt do not count.
+    """
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
         self.penalties = [(r.presence_penalty, r.frequency_penalty) for r in requests]
@@ -295,10 +307,11 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """Makes row i write JSON of ``schemas[i]`` (None: anything), then end; if it ``thinks``, after
-    its thoughts. For one call of ``generate`` only.
+    """Makes row i write JSON that fits ``schemas[i]``, and then end. None allows any text.
+    ``thinks``: whether a row may first write thoughts. One object is for one call of ``generate``.
 
-    Raises MissingExtraError without llguidance, ConfigError for a tokenizer that it refuses.
+    Raises MissingExtraError without llguidance, and ConfigError if llguidance does not support the
+    tokenizer.
     """
 
     def __init__(
@@ -333,7 +346,7 @@ class GrammarMask(LogitsProcessor):
         return scores.masked_fill(mask, float("-inf"))
 
     def _start(self, words: int) -> None:
-        """Makes a matcher for each row of a network with ``words`` logits."""
+        """Makes a matcher for each row. ``words``: the number of logits."""
         from llguidance import LLMatcher
 
         view = _tokenizer_view(self.tokenizer, words)
@@ -347,7 +360,7 @@ class GrammarMask(LogitsProcessor):
             self.matchers.append(matcher)
 
     def _advance(self, input_ids: torch.Tensor) -> None:
-        """Tells the matcher of each row the token that was written."""
+        """Passes the last token of each row to its matcher. ``input_ids`` [rows, columns]."""
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
             matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():
@@ -363,8 +376,8 @@ class GrammarMask(LogitsProcessor):
 
 @lru_cache(maxsize=4)
 def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
-    """Returns llguidance's view of the tokenizer for a network with ``words`` logits, which takes
-    about a second to build."""
+    """Returns the tokenizer in llguidance's form, which takes about a second to build. ``words``:
+    the number of logits."""
     from llguidance.hf import from_tokenizer
 
     # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).

@@ -37,11 +37,11 @@ LOGIT_ROWS = 512
 
 @dataclass(slots=True)
 class Tree:
-    """The distinct tokens of a group, as nodes. The first ``base`` nodes are the spine; the packed
-    tokens follow, parents before children.
+    """The distinct tokens of a group of sequences, as the nodes of a tree. The first ``base`` nodes
+    are the spine. After them come the other tokens, parents before children.
 
-    ``parents`` has the parent of each node (-1: none) and ``depths`` its position in the text.
-    ``paths`` lists the nodes of each sequence.
+    ``parents``: the parent of each node, -1 if there is none. ``depths``: the position of each node
+    in its text. ``paths``: the nodes of each sequence.
     """
 
     base: int
@@ -52,12 +52,13 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Returns the number of distinct tokens."""
+        """The number of distinct tokens."""
         return len(self.tokens)
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """Returns the token trie of ``sequences``, with the longest unscored prefix as its spine."""
+    """Returns the tree of the tokens of ``sequences``. Its spine is the longest prefix that is not
+    scored."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -84,8 +85,8 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Returns the nodes of ``tree``, packed in passes of about ``limit`` tokens. A subtree stays in
-    one pass, parents before children."""
+    """Yields the nodes of ``tree`` beyond its spine, in passes of about ``limit`` tokens. A subtree
+    stays in one pass, parents before children."""
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -108,10 +109,12 @@ def tree_logprobs(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probabilities [scored tokens] under ``model`` of each of ``sequences``, and
-    the sum over its prefix. The sum is None unless ``joint``. The first token has no likelihood
-    and is skipped. ``limit`` bounds the packed tokens of one masked pass (default: as suits the
-    model's device)."""
+    """Returns two lists with an entry for each of ``sequences``: the log-probability of each scored
+    token [tokens], and with ``joint`` the sum over its prefix (None without).
+
+    The sum leaves out the first token, which has no log-probability. ``limit``: about how many
+    tokens a masked pass has. None suits the device of ``model``.
+    """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
     tree = build_tree(sequences)
@@ -148,7 +151,8 @@ def tree_logprobs(
 def _scored_children(
     tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
 ) -> dict[int, list[int]]:
-    """Returns parent -> those of its children whose log-probability is needed."""
+    """Returns {node: its children whose log-probability is needed}. With ``joint`` this includes
+    the children in prefixes."""
     nodes: set[int] = set()
     for path, sequence in zip(tree.paths, sequences, strict=True):
         nodes.update(path[_first_scored(sequence, joint) :])
@@ -159,7 +163,8 @@ def _scored_children(
 
 
 def _first_scored(sequence: TokenSequence, joint: bool) -> int:
-    """Returns the index of the first token that needs a log-probability."""
+    """Returns the index of the first token that needs a log-probability: with ``joint`` the second
+    token of all, otherwise the first token of the scored part."""
     if joint:
         return 1
     return sequence.start
@@ -173,8 +178,8 @@ def _read(
     cache: Any,
     **inputs: Any,
 ) -> tuple[dict[int, float], Any]:
-    """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
-    and the extended cache."""
+    """Runs ``model`` on the tokens of ``nodes``. Returns the log-probability of each of their
+    scored children, and the extended ``cache``."""
     token_ids = torch.tensor(tree.tokens, device=model.device)
     rows: list[int] = []  # the nodes with scored children
     children: list[int] = []
@@ -196,8 +201,9 @@ def _read(
 def _masks(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Additive mask [1, 1, pass, spine + pass]: each of ``nodes`` sees its ancestors and itself,
-    within a layer's window. One mask per kind of layer if a model has several kinds."""
+    """Returns the additive attention mask [1, 1, pass, spine + pass] with which each of ``nodes``
+    sees its ancestors and itself. A layer with a sliding window sees only the near ones. Returns a
+    mask for each kind of layer if the model has several kinds."""
     base = tree.base
     column_of = {node: column for column, node in enumerate(nodes, start=base)}
     visible = np.zeros((len(nodes), base + len(nodes)), dtype=bool)
@@ -231,8 +237,8 @@ def _masks(
 def plain_logprobs(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns what ``tree_logprobs`` returns for ``model``, ``sequences`` and ``joint``, by one
-    forward pass for each sequence."""
+    """Returns the same as ``tree_logprobs``, but with one forward pass for each of
+    ``sequences``."""
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
@@ -254,8 +260,8 @@ def plain_logprobs(
 def logits_at(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
-    """Returns the logits [len(rows), words] of ``model`` in fp32 at the places ``rows`` of the one
-    sequence ``ids`` [1, n], and the output of the model's own forward pass."""
+    """Runs ``model`` on one sequence ``ids`` [1, n]. Returns its logits [len(rows), vocabulary] in
+    fp32 at the positions ``rows``, and the whole output of the model."""
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
@@ -265,13 +271,13 @@ def logits_at(
 
 
 def cache_name(model: PreTrainedModel) -> str:
-    """Returns the name of the cache in the inputs and outputs of ``model``. Older transformers have
-    another name."""
+    """Returns the name of the key-value cache in the inputs and outputs of ``model``, which depends
+    on the version of transformers."""
     return "cache" if takes(model, "cache") else "past_key_values"
 
 
 def takes(model: PreTrainedModel, name: str) -> bool:
-    """Returns whether the forward pass of ``model`` has a parameter ``name``."""
+    """Returns whether ``forward`` of ``model`` has a parameter ``name``."""
     return name in inspect.signature(model.forward).parameters
 
 
@@ -310,8 +316,8 @@ _SLIDING = "sliding_attention"
 
 
 def context_of(config: PreTrainedConfig) -> int:
-    """Returns the number of positions in ``config``, the model's config. Returns a million if it
-    sets no bound."""
+    """Returns the context length in tokens from ``config`` of transformers. Returns 1,000,000 if it
+    has none."""
     decoder = config.get_text_config(decoder=True)
     for name in _CONTEXTS:
         size = getattr(decoder, name, None)
@@ -321,15 +327,15 @@ def context_of(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether a model with ``config`` may compute likelihoods from a tree and pad
+    """Returns whether a model with ``config`` is tested with tree attention and with padded
     prompts."""
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
 
 def reads_beginnings_once(config: PreTrainedConfig) -> bool:
-    """Returns whether prompts of a batch may share what was read of their common beginning. In
-    ``config`` every layer must see all tokens before, and positions must not depend on the
+    """Returns whether the prompts of a batch may share the key-value cache of a common beginning.
+    True for a tested ``config`` without sliding windows, whose positions do not depend on the
     length of the text."""
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
@@ -342,8 +348,8 @@ def reads_beginnings_once(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns the window in tokens of each kind of layer in ``config``. None is a layer that sees
-    all tokens before."""
+    """Returns the sliding window in tokens of each kind of layer in ``config``. None is a layer
+    without a window."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

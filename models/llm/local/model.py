@@ -44,9 +44,9 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
-    """Loads the causal or encoder-decoder language model that ``config`` names by hub id, folder or
-    ``embedded:smollm2``. Code that comes with a model is never run. Raises ConfigError if it
-    cannot be loaded."""
+    """Loads the language model of ``config`` with transformers: a causal or an encoder-decoder
+    model. Code that comes with a model is never run. Raises NotAvailableError if it cannot be
+    loaded, and ConfigError for a setting that does not fit."""
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,
@@ -112,15 +112,15 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 
 
 class LocalModel(TokenModel):
-    """A transformers model and its tokenizer.
+    """A causal language model of transformers with its tokenizer.
 
-    Only the architectures of likelihood.TESTED generate in batches and score continuations in one
-    pass with a shared prefix. Others read one sequence in a pass. ``shared`` overrides this for
-    continuations: False uses one pass each, for comparison.
+    Only the architectures in likelihood.TESTED generate in batches, and share a prefix between
+    continuations. Other models read one sequence at a time. ``shared``: False also scores each
+    continuation in a pass of its own, for comparison.
 
-    ``token_budget`` bounds the padded tokens of one generated batch. ``context`` lowers the model's
-    own window. ``weights`` is a hash of the files that the model was loaded from (default: of its
-    parameters).
+    ``token_budget``: the maximum number of padded tokens in a batch of answers. ``context``: a
+    lower context length than the model's. ``weights``: a hash of the files that the model was
+    loaded from. None hashes its parameters.
     """
 
     def __init__(
@@ -159,7 +159,8 @@ class LocalModel(TokenModel):
         return completions
 
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
-        """Returns the answer in ``row`` to a prompt of ``prompt`` tokens."""
+        """Returns ``row`` as the answer to ``request``. ``prompt``: the number of tokens of the
+        prompt."""
         finish: Finish = "length"
         if row.ended:
             finish = "stop"
@@ -171,7 +172,8 @@ class LocalModel(TokenModel):
         )
 
     def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Row]:
-        """Generates a row for each prompt, independent of its batch; see ``write``."""
+        """Generates an answer to each of ``prompts``. No answer depends on the other prompts of its
+        batch."""
 
         def written(batch: Sequence[int]) -> list[Row]:
             return write(

@@ -13,10 +13,11 @@ from medal_judges.storage.files import build_once, cache_folder
 
 
 def model_path(model: str) -> str:
-    """Returns the hub id or folder that transformers loads for ``model``.
+    """Returns the folder or hub id of ``model`` that transformers can load. Converts an
+    ``embedded:`` model at its first use.
 
-    Raises ConfigError for a GGUF file: a tokenizer built from such a file may split text
-    differently from the model's own tokenizer.
+    Raises ConfigError for a GGUF file, because a tokenizer built from one may split text
+    differently from the model's own.
     """
     if model.lower().endswith(".gguf"):
         raise ConfigError(
@@ -31,16 +32,16 @@ def model_path(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns ``model`` unchanged if it is a hub id or an ``embedded:`` name, and the last part of
-    a folder's path."""
+    """Returns the name of ``model`` for signatures: the last part of a folder's path. Any other
+    name keeps all but its colons, which become slashes."""
     return (
         Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
     )
 
 
 def convert_gguf(file: Path) -> Path:
-    """Returns a folder with safetensors and tokenizer, which is converted from the GGUF ``file`` at
-    first use. Raises MissingExtraError if the package ``gguf`` is not installed."""
+    """Converts the GGUF ``file`` to a folder with safetensors and tokenizer at its first use, and
+    returns the folder. Raises MissingExtraError without the package ``gguf``."""
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
     return build_once(folder, partial(_from_gguf, file))

@@ -46,11 +46,10 @@ CPU_BLOCK = 32
 
 
 def load_vllm(config: VllmLLM) -> VllmModel:
-    """Starts vLLM's engine with the model of ``config``: a hub id, a folder or
-    ``embedded:smollm2``. Code that comes with a model is never run.
+    """Starts vLLM's engine with the model of ``config`` and returns it as a language model. Code
+    that comes with a model is never run.
 
-    Raises MissingExtraError if vLLM is not installed, and NotAvailableError if the engine does not
-    start.
+    Raises MissingExtraError without vLLM, and NotAvailableError if the engine does not start.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
@@ -70,7 +69,8 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
-    """Returns the arguments of ``vllm.LLM`` for the settings in ``config``."""
+    """Returns the arguments of ``vllm.LLM`` for ``config``. Raises ConfigError if ``config.engine``
+    sets one that is fixed here."""
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
@@ -91,8 +91,8 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
 
 def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
-    """Returns vLLM's SamplingParams for ``request``. A request without a seed gets seed 0. If the
-    model thinks first (``thinks``), its response is not held to the schema of the request."""
+    """Returns ``request`` as vLLM's SamplingParams. A request without a seed has seed 0. If the
+    model thinks first (``thinks``), the schema of the request is not enforced."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -111,10 +111,10 @@ def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
 
 
 def prompt_params(*, read_cache: bool) -> Any:
-    """Returns SamplingParams for the log-probabilities of a prompt's tokens.
+    """Returns vLLM's SamplingParams for the log-probabilities of a prompt's tokens.
 
-    vLLM does not read its prefix cache for such a request, since cached tokens get no
-    log-probability. ``read_cache`` makes it read the cache.
+    ``read_cache``: whether vLLM may read the prompt from its prefix cache. Tokens that it reads
+    there get no log-probability.
     """
     from vllm import SamplingParams
 
@@ -128,7 +128,7 @@ def prompt_params(*, read_cache: bool) -> Any:
 
 
 class VllmModel(TokenModel):
-    """``engine`` (vllm.LLM) and its tokenizer as a language model."""
+    """A language model in an engine of vLLM (``vllm.LLM``)."""
 
     def __init__(
         self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM
@@ -157,7 +157,7 @@ class VllmModel(TokenModel):
         return fingerprint
 
     def close(self) -> None:
-        """Stops the engine, which releases its memory."""
+        """Stops the engine and frees its memory."""
         self.engine.llm_engine.engine_core.shutdown()
 
     def _complete(
@@ -169,7 +169,7 @@ class VllmModel(TokenModel):
         return list(map(self._to_completion, outputs, requests))
 
     def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
-        """Returns the completion in vLLM's RequestOutput."""
+        """Returns the answer in ``output``, a RequestOutput of vLLM."""
         answer, ids = output.outputs[0], written_ids(output)
         cached = output.num_cached_tokens or 0
         usage = Usage(
@@ -187,7 +187,8 @@ class VllmModel(TokenModel):
         )
 
     def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
-        """Returns vLLM's outputs."""
+        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params``:
+        SamplingParams of each prompt."""
         if not prompts:
             return []
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -197,13 +198,13 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns a Likelihood for each continuation of each of ``groups``. With ``joint`` it
-        includes the log-probability of the prefix. All groups are one queue of the engine.
+        """Returns the likelihood of each continuation of each of ``groups``. ``joint``: whether to
+        also set ``prefix_logprob``.
 
-        A shared prefix is read once, in blocks of tokens: each distinct prefix is written to the
-        cache first, then its continuations are scored with the cache read. A continuation whose own
-        tokens are in the cache gets no log-probabilities for them and is scored again without the
-        cache.
+        A prefix that continuations share is computed once: each distinct prefix is written to
+        vLLM's prefix cache first, and then its continuations are scored with the cache. A
+        continuation whose own tokens are in the cache gets no log-probability for them. It is
+        scored again without the cache.
         """
         sequences = list(map(self.sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
@@ -232,7 +233,8 @@ class VllmModel(TokenModel):
         read_cache: bool,
         joint: bool,
     ) -> dict[int, Likelihood]:
-        """Returns the likelihoods of those of ``indices`` whose scored tokens were not cached."""
+        """Scores the sequences at ``indices`` once. Returns {index: likelihood}, without those
+        whose scored tokens came from vLLM's prefix cache."""
         params = prompt_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
         likelihoods = {}
@@ -247,7 +249,7 @@ class VllmModel(TokenModel):
 
 
 def written_ids(output: Any) -> Sequence[int]:
-    """Returns the token ids of the response in ``output``, without the token that ends it."""
+    """Returns the token ids of the answer in vLLM's ``output``, without the token that ends it."""
     answer = output.outputs[0]
     ids: Sequence[int] = answer.token_ids
     return ids[:-1] if answer.finish_reason == "stop" else ids
@@ -256,11 +258,11 @@ def written_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of ``sequence.ids`` from ``sequence.start`` on, read from vLLM's
-    ``output``. With ``joint`` it includes the log-probability of the prefix. Returns None if a
-    scored token was in the prefix cache.
+    """Returns the likelihood of the scored part of ``sequence``, from vLLM's ``output``. Returns
+    None if a scored token came from the prefix cache.
 
-    Log-probabilities are read from the end, because cached tokens may be left out.
+    ``joint``: whether to also set ``prefix_logprob``. Log-probabilities are counted from the end,
+    because vLLM may leave out cached tokens.
     """
     first_scored = sequence.start
     if joint:

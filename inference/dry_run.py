@@ -1,8 +1,6 @@
-"""``medal score --dry-run``: estimates requests, tokens and cost without sending anything.
-
-The judge runs on a language model that counts instead of answering. If a judge's next request
-depends on an answer (selected follow-ups, summaries), only its first round is counted.
-"""
+"""``medal score --dry-run``: estimates requests, tokens and cost without sending anything. The
+judge's language model is replaced by one that counts requests. If a judge's next request depends on
+an answer (selected follow-ups, summaries), only the first request is counted."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
     """Returns a sentence with the highest number of requests, tokens and US dollars that scoring
-    ``dialogues`` with ``judge`` and ``options`` can take. Raises ConfigError if the judge has no
+    ``dialogues`` with ``judge`` under ``options`` can take. Raises ConfigError if the judge has no
     language model to count."""
     models = []
     for model in dict.fromkeys(judge.language_models()):
@@ -34,15 +32,15 @@ def dry_run(
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     texts = []
     for model in models:
-        text = in_words(count, model.estimate())
+        text = estimate_sentence(count, model.estimate())
         if len(models) > 1:
             text = f"{model.name}: {text}"
         texts.append(text)
     return "\n".join(texts)
 
 
-def in_words(dialogues: int, e: CostEstimate) -> str:
-    """Returns the sentence for the estimate ``e`` of a number of ``dialogues``."""
+def estimate_sentence(dialogues: int, e: CostEstimate) -> str:
+    """Returns the estimate ``e`` for a number of ``dialogues`` as a sentence."""
     price = "the model runs on this machine: it has no price"
     if e.api:
         price = "the price of this model is not known (llm.prices=FILE sets one)"

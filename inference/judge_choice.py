@@ -20,8 +20,9 @@ from medal_judges.models.llm.settings import llm_config, no_model_error
 class JudgeChoice:
     """The judge of a command before it is loaded.
 
-    ``source`` is a YAML file, a folder or a hub id. ``settings`` are those of the YAML file (None
-    for a saved judge); ``options`` replace some of them when the judge is loaded.
+    ``source`` is a YAML file, a folder or a hub id. ``settings`` is the content of the YAML file,
+    None for a saved judge. ``options`` are passed to Judge.from_pretrained, where they replace
+    settings.
     """
 
     source: str
@@ -31,25 +32,26 @@ class JudgeChoice:
 
     @property
     def _llm_setting(self) -> Any:
-        """Returns the setting ``llm``; None for a saved judge, and for a YAML file without one."""
+        """Returns the setting ``llm``. Returns None for a saved judge, and for a YAML file without
+        this setting."""
         if self.settings is None:
             return None
         return {**self.settings, **self.options}.get("llm")
 
     @property
-    def speaks(self) -> bool:
-        """Returns whether the judge is a YAML file that uses a language model."""
+    def uses_llm(self) -> bool:
+        """Returns whether the judge is a YAML file with a language model."""
         return self._llm_setting is not None
 
     @property
     def asks_server(self) -> bool:
-        """Returns whether the judge, a YAML file, sends requests to a server. A saved judge answers
-        this only after it is loaded (Judge.language_models)."""
-        return self.speaks and llm_config(self.llm()).api
+        """Returns whether the judge is a YAML file whose language model is behind an API. For a
+        saved judge, ask Judge.language_models after it is loaded."""
+        return self.uses_llm and llm_config(self.llm()).api
 
     def llm(self) -> dict[str, Any]:
-        """Returns the ``llm`` setting as a group. Raises ConfigError if the judge uses no language
-        model."""
+        """Returns the setting ``llm`` as a mapping. Raises ConfigError if the judge uses no
+        language model."""
         setting = self._llm_setting
         if setting is None and "llm" in (self.settings or {}):
             raise no_model_error(self.source)
@@ -58,33 +60,36 @@ class JudgeChoice:
                 f"{self.source} uses no language model",
                 hint="Leave --dry-run, --max-cost and --no-cache out",
             )
-        return _group(setting)
+        return _as_mapping(setting)
 
     def with_options(self, **changed: object) -> JudgeChoice:
-        """Returns the choice with further options."""
+        """Returns a copy in which ``changed`` options are added or replaced."""
         return replace(self, options={**self.options, **changed})
 
-    def _with_models(self, changed: Callable[[dict[str, Any]], object]) -> JudgeChoice:
-        """Returns the choice in which ``changed`` has replaced the group of each language model: of
-        the judge, and of what shortens turns for it."""
+    def _change_models(
+        self, changed: Callable[[dict[str, Any]], object]
+    ) -> JudgeChoice:
+        """Returns a copy in which each language model has new settings, returned by ``changed``
+        from its old ones. These are the judge's model and the model that shortens turns for it."""
         choice = self.with_options(llm=changed(self.llm()))
         shortener = {**(self.settings or {}), **self.options}.get("shortener")
         if shortener is not None:
-            choice = choice.with_options(shortener=changed(_group(shortener)))
+            choice = choice.with_options(shortener=changed(_as_mapping(shortener)))
         return choice
 
-    def spending(
+    def with_spending(
         self,
         max_cost: float | None = None,
         *,
         no_cache: bool = False,
         dry_run: bool = False,
     ) -> JudgeChoice:
-        """Returns the choice with a limit of ``max_cost`` US dollars, without the cache of answers
-        (``no_cache``), or with a language model that counts requests and sends none (``dry_run``).
+        """Returns a copy that spends less: ``max_cost`` is a limit in US dollars, and ``dry_run``
+        replaces the language model by one that counts requests and sends none. ``no_cache`` asks
+        again instead of reading answers from the cache.
 
-        Raises ConfigError if the judge uses no language model, or none behind an API for
-        ``max_cost``.
+        Raises ConfigError if the judge uses no language model, and for ``max_cost`` if the model is
+        not behind an API.
         """
         choice = self
         if no_cache:
@@ -94,7 +99,7 @@ class JudgeChoice:
                     llm |= {"cache": False}
                 return llm
 
-            choice = choice._with_models(uncached)
+            choice = choice._change_models(uncached)
         if max_cost is not None:
             if not choice.asks_server:
                 choice.llm()
@@ -108,9 +113,9 @@ class JudgeChoice:
                     llm |= {"max_cost": max_cost}
                 return llm
 
-            choice = choice._with_models(limited)
+            choice = choice._change_models(limited)
         if dry_run:
-            choice = choice._with_models(dry_run_model)
+            choice = choice._change_models(dry_run_model)
         return choice
 
     def load(self) -> Judge:
@@ -120,8 +125,9 @@ class JudgeChoice:
         )
 
 
-def _group(setting: Any) -> dict[str, Any]:
-    """Returns a setting of a language model as a group."""
+def _as_mapping(setting: Any) -> dict[str, Any]:
+    """Returns the ``setting`` of a language model as a mapping, also if it is the short form
+    ``openai:MODEL``."""
     if isinstance(setting, Mapping):
         return dict(setting)
     return {"model": setting}
@@ -136,13 +142,14 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the judge ``name``: a shipped name, a YAML file, a folder, or a hub id (with
-    @REVISION, or the ``revision``). ``overrides`` are ``field=value``. For a saved hybrid they
-    are ``member.field=value``. ``device`` and ``dtype`` are those of its model.
+    """Returns the choice of the judge ``name``, which is a shipped name, a YAML file, a folder, or
+    a hub id. ``revision`` is a hub revision, which may also follow the id as @REVISION.
+    ``overrides`` are texts ``field=value``, for a saved hybrid ``member.field=value``. ``device``
+    and ``dtype`` are for the judge's model.
 
-    Raises ConfigError for an override that the judge does not have, and for a device or dtype if
-    the judge has no model here. Without ``strict``, for one of several judges, such a judge ignores
-    them.
+    Raises ConfigError for an override that the judge does not have, and for a device or dtype if it
+    has no local model. If not ``strict``, such a judge ignores device and dtype, because a command
+    names them once for several judges.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
@@ -165,8 +172,8 @@ def choose_judge(
 
 
 def cached_answers(judges: Sequence[Judge]) -> str | None:
-    """Returns a sentence with the number of cached responses of ``judges``. Returns None if there
-    are none."""
+    """Returns a sentence with the number of answers that the language models of ``judges`` read
+    from their caches. Returns None if there are none."""
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

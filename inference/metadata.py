@@ -11,23 +11,24 @@ from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns the value of each field, None if the dialogue does not have it.
+    """Returns the value of each of ``fields`` in ``dialogue``, None if it has no such field.
 
-    ``lang``, ``chatbot`` and ``source`` are fields of the dialogue. Other fields are searched in
-    its meta (a key, or ``user.plan`` for a key of an object there), then in its context, then as
-    paths that begin with ``meta.``, ``context.`` or ``models.``.
+    ``lang``, ``chatbot`` and ``source`` are fields of the dialogue. Any other field is looked up in
+    its meta (a key, or a path such as ``user.plan``), then in its context, then as a path that
+    begins with ``meta.``, ``context.`` or ``models.``.
     """
     return {field: _value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash of what a judge reads of a dialogue, and of its metadata ``meta``."""
+    """Returns a hash of what a judge reads of ``dialogue``, and of the metadata ``meta``."""
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
     )
 
 
 def _value(dialogue: Dialogue, field: str) -> object:
+    """Returns the value of ``field`` in ``dialogue``, None if there is none."""
     if field == "lang":
         if dialogue.lang == UNKNOWN_LANGUAGE:
             return None

@@ -1,9 +1,7 @@
-"""RayJudge: a judge that scores in several processes, of this machine or of a Ray cluster.
-
-This process reads the chats and receives the judgements in input order, so reading, writing and
-resuming use the same code as one process. Ray starts a process that died again, and repeats its
-window.
-"""
+"""A judge that scores in several processes, on this machine or on a Ray cluster. The main process
+reads the dialogues and receives the judgements in input order, so reading, writing and resuming use
+the code of a single process. If a process dies, Ray starts it again and repeats its window of
+dialogues."""
 
 from __future__ import annotations
 
@@ -37,10 +35,12 @@ _TRIES = 2  # how often a window may lose its process
 def open_on_ray(
     choice: JudgeChoice, workers: int, device: str | None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``, which runs in ``workers`` processes on ``device``."""
+    """Yields a judge that runs the judge of ``choice`` in a number of processes, ``workers``, on
+    ``device``. Stops them at the end of the context. Raises ConfigError if the judge sends requests
+    to a server."""
     _refuse_server(choice.asks_server)
     if (
-        choice.speaks
+        choice.uses_llm
         and choice.llm().get("engine", {}).get("tensor_parallel_size", 1) > 1
     ):
         raise ConfigError(
@@ -77,9 +77,9 @@ def open_on_ray(
 
 
 def gpu_share(gpus: float, processes: int) -> float:
-    """Returns the share of one GPU for each of ``processes`` on ``gpus`` GPUs, so that all of them
-    find room. Four processes on three GPUs get a half each, because only three shares of 3/4
-    fit."""
+    """Returns the share of one GPU that each of ``processes`` gets on ``gpus`` GPUs. One process
+    never spans two GPUs: four processes on three GPUs get a half each, because only three shares of
+    3/4 fit."""
     if not gpus:
         return 0.0
     return 1 / math.ceil(processes / gpus)
@@ -95,8 +95,8 @@ def _refuse_server(uses_server: bool) -> None:
 
 
 class _Process:
-    """The Ray actor that holds a judge. It returns errors of loading and scoring: Ray wraps raised
-    ones."""
+    """A Ray actor that holds a judge. It returns errors instead of raising them, because Ray would
+    wrap them in its own."""
 
     def __init__(self, folder: str, choice: JudgeChoice) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -109,7 +109,8 @@ class _Process:
             self.judge = error
 
     def facts(self) -> dict[str, Any] | Exception:
-        """Returns what the reading process must know of the judge."""
+        """Returns the attributes of the judge that the main process needs, or the error of loading
+        it."""
         judge = self.judge
         if isinstance(judge, Exception):
             return judge
@@ -133,10 +134,9 @@ class _Process:
 
 
 class RayJudge(Judge):
-    """Runs the judge of ``choice`` in ``count`` processes and behaves like one judge.
-
-    The windows of dialogues are the same as in one process, so the scores are equal too.
-    """
+    """Runs the judge of ``choice`` in ``count`` processes and behaves like one judge. ``gpus`` is
+    the share of a GPU for each process. Windows of dialogues are those of a single process, so the
+    scores are equal."""
 
     family = "ray"
     resumes_windows = True
@@ -169,30 +169,30 @@ class RayJudge(Judge):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` in input order, with the arguments of
-        ``Judge.score``: ``level``, ``dimensions``, ``progress`` and ``warn``. Wrong options, and
-        one dialogue in place of several, are refused at the call. Other errors come while the
-        result is read."""
+        """Yields the judgements of ``dialogues`` in input order. ``level``, ``dimensions``,
+        ``progress`` and ``warn`` are those of ``Judge.score``. Wrong options, and a single dialogue
+        in place of several, raise at the call. Other errors are raised while the result is read."""
         how = {
             "level": level,
             "dimensions": self._check_dimensions(dimensions),
             "warn": False,
         }
-        judgements = self._spread(
+        judgements = self._score_windows(
             windows(checked_dialogues(dialogues), self.window),
             how,
             progress or (lambda count: None),
         )
         return with_warnings(judgements, self.languages) if warn else judgements
 
-    def _spread(
+    def _score_windows(
         self,
         unread: Iterator[Sequence[Dialogue]],
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
-        """Yields the judgements of all windows in their order. An error, of the input too, comes
-        after the judgements before it."""
+        """Yields the judgements of the windows in ``unread``, in their order. ``how`` are the
+        arguments of ``Judge.score``. ``progress`` is called with the number of dialogues done. An
+        error is raised after all judgements that precede it."""
         from ray.util import ActorPool
 
         pool = ActorPool(self._actors)

@@ -1,9 +1,7 @@
-"""Resumes a file of judgements: done is what has the id and the input's hash in a file of the same
-run.
-
-While a run writes the file anew, in the order of the input, what earlier runs wrote lies in a file
-beside it. So a kill loses nothing, and the file equals that of an uninterrupted run byte for byte.
-"""
+"""Resumes a file of judgements. A dialogue is done if a file of the same run has its id and the
+hash of its input. During a run the output is written anew in the order of the input, and a file
+beside it holds what earlier runs wrote. So a kill loses nothing, and the result equals the file of
+an uninterrupted run byte for byte."""
 
 from __future__ import annotations
 
@@ -20,13 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the file beside ``lines`` for what earlier runs wrote."""
+    """Returns the path beside ``lines`` of the file that holds what earlier runs wrote."""
     return lines.with_name(f".earlier-{lines.name}")
 
 
 class Entry(NamedTuple):
-    """Where the ``rows`` lines of a dialogue begin, the hash of its ``input``, and whether each of
-    them ``is_done``."""
+    """The earlier judgements of one dialogue: the ``offset`` of their first line in bytes, the hash
+    of the dialogue's ``input``, the number of lines (``rows``), and whether all of them are
+    done."""
 
     offset: int
     input: str | None
@@ -35,10 +34,11 @@ class Entry(NamedTuple):
 
 
 class EarlierJudgements:
-    """The judgements that earlier runs wrote to the file ``lines``, by id.
+    """The judgements that earlier runs wrote to the file ``lines``, by the id of the dialogue.
 
-    ``is_done`` says whether a judgement is not tried again. ``changed`` counts dialogues whose
-    input is another one now. Raises DataError for a damaged file, which stays as it is.
+    ``is_done`` returns whether a judgement is final, so that it is not computed again. ``changed``
+    counts the dialogues whose input has another hash now. Raises DataError for a damaged file,
+    which is left unchanged.
     """
 
     def __init__(self, lines: Path, is_done: Callable[[Judgement], bool]) -> None:
@@ -63,9 +63,9 @@ class EarlierJudgements:
         lines.unlink(missing_ok=True)
         self._stream = self.path.open("rb")
 
-    def take(self, id: str, input: str, rows: int) -> Entry | None:
-        """Returns the earlier entry of the dialogue ``id`` with the hash ``input``, if it has the
-        number of judgements ``rows``. Returns None otherwise."""
+    def take_done(self, id: str, input: str, rows: int) -> Entry | None:
+        """Removes and returns the entry of the dialogue ``id``. Returns None if there is none, if
+        it is not done, if its hash is not ``input``, or if it does not have ``rows`` judgements."""
         entry = self._entries.pop(id, None)
         if entry is None:
             return None
@@ -75,14 +75,14 @@ class EarlierJudgements:
         return None
 
     def lines(self, entry: Entry) -> Iterator[bytes]:
-        """Yields the lines of the dialogue of ``entry``."""
+        """Yields the lines of ``entry``, each with its line feed."""
         self._stream.seek(entry.offset)
         for _ in range(entry.rows):
             yield self._stream.readline()
 
-    def finish(self) -> None:
-        """Removes the file of earlier judgements, unless some are of dialogues that the input
-        lacks: those may have been paid for."""
+    def remove_if_used(self) -> None:
+        """Removes the file of earlier judgements. It stays if some are of dialogues that the input
+        no longer has, because those may have been paid for."""
         self._stream.close()
         if not self._entries:
             self.path.unlink()

@@ -1,5 +1,6 @@
-"""Scores a file: streams dialogues in, appends judgements, and resumes after a kill. ``judge_once``
-reuses judgements as long as the judge and the dialogues stay the same."""
+"""Scores a file of dialogues: reads a stream, appends judgements and resumes after a kill.
+``judge_once`` reads the judgements of an earlier run if the judge and the dialogues are the
+same."""
 
 from __future__ import annotations
 
@@ -52,6 +53,9 @@ _BLOCK = 64  # lines: writing each by itself would halve the speed of a fast jud
 class ScoreOptions(Config):
     """How dialogues are scored, and what happens to an earlier file of judgements.
 
+    ``keep`` names metadata to copy to the judgements. ``overwrite`` starts again, ``retry_failed``
+    computes judgements that failed for a lasting reason again.
+
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
     False
@@ -75,8 +79,8 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``judge.score`` for ``dialogues`` with these options, without
-        ``keep``. ``progress`` is called with the number of dialogues done."""
+        """Yields the judgements of ``dialogues`` by ``judge`` with these options, without the
+        metadata of ``keep``. ``progress`` is called with the number of dialogues done."""
         return judge.score(
             dialogues,
             level=self.level,
@@ -85,14 +89,15 @@ class ScoreOptions(Config):
         )
 
     def is_done(self, judgement: Judgement) -> bool:
-        """Returns whether a judgement of an earlier run is not tried again."""
+        """Returns whether ``judgement``, which an earlier run wrote, is final."""
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient
 
     def run(self, judge: Judge) -> dict[str, Any]:
-        """Returns what decides the judgements of ``judge``, see ``require_same_run``. Raises
-        ConfigError for an unknown dimension."""
+        """Returns everything that decides the judgements of ``judge`` under these options. A file
+        of judgements is resumed only by an equal run. Raises ConfigError for an unknown
+        dimension."""
         return {
             "judge": str(judge.signature()),
             "dimensions": judge._check_dimensions(self.dimensions or None),
@@ -107,12 +112,13 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of a run, including ``resumed`` judgements.
+    """Counts of a run. They include the ``resumed`` judgements of earlier runs.
 
-    Of the judgements without a score, the same command retries the ``transient`` ones, and
-    --retry-failed the ``lasting`` ones. Nothing retries a dialogue without an assistant turn.
-    ``changed`` counts dialogues that an earlier run scored with other words or other metadata.
-    ``left_out`` counts bad lines of the input; each is a missing judgement.
+    A judgement without a score failed for a ``transient`` reason, which the same command tries
+    again, or for a ``lasting`` one, which --retry-failed tries again. A dialogue without an
+    assistant turn is never tried again. ``changed`` counts dialogues whose text or metadata have
+    changed since an earlier run. ``left_out`` counts unreadable lines of the input. Each of them is
+    a missing judgement.
     """
 
     total: int = 0
@@ -139,14 +145,15 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements with a number in every dimension, from 0 to 1. Returns
-        None if there are no judgements."""
+        """Returns the share of judgements, from 0 to 1, that have a number in every dimension.
+        Returns None if there are no judgements."""
         count = self.total + self.left_out
         if count:
             return self.scored / count
         return None
 
     def add(self, judgement: Judgement) -> None:
+        """Counts ``judgement``."""
         self.total += 1
         self.scored += judgement.scored
         self.transient += judgement.transient
@@ -167,8 +174,8 @@ class ScoreReport:
                 self.counts[name] += 1
 
     @property
-    def next_try(self) -> str:
-        """Returns what to type to score the missing rows. Returns an empty text if none is
+    def retry_hint(self) -> str:
+        """Returns what to type to score the missing judgements again, an empty text if none is
         missing."""
         commands = []
         if self.transient:
@@ -178,8 +185,7 @@ class ScoreReport:
         return "; ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the lines of the report. ``languages`` are the languages that the judge
-        supports."""
+        """Yields the lines of the report. ``languages`` are those that the judge supports."""
         coverage = "–"
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
@@ -191,8 +197,8 @@ class ScoreReport:
             yield f"  {spent}"
         for reason, count in self.failures.most_common():
             yield f"  unscored: {count} x {reason}"
-        if self.next_try:
-            yield f"  {self.next_try}"
+        if self.retry_hint:
+            yield f"  {self.retry_hint}"
         if languages and self.languages:
             others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
             yield f"  judgements in other languages than {', '.join(languages)}: {others}"
@@ -208,9 +214,9 @@ class ScoreReport:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
 
-    def means(self) -> Iterator[str]:
-        """Yields a line for each mean, with the dimensions that have it: a baseline says the same
-        of many."""
+    def mean_lines(self) -> Iterator[str]:
+        """Yields the mean of each dimension. Dimensions with equal means share a line, because a
+        baseline has one score for many dimensions."""
         names_by_mean: dict[str, list[str]] = {}
         for name, count in self.counts.items():
             mean = f"{self.sums[name] / count:.3f}"
@@ -219,15 +225,15 @@ class ScoreReport:
             yield f"mean {mean}: {', '.join(names)}"
 
     def require_coverage(self, floor: float) -> None:
-        """Raises CoverageError (exit status 3) if the coverage is below ``floor``."""
+        """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share."""
         if self.coverage is not None and self.coverage < floor:
             problems = self.failures.most_common(5)
             if self.left_out:
                 problems.insert(0, ("bad line left out", self.left_out))
             reasons = "; ".join(f"{count} x {problem}" for problem, count in problems)
             hints = ["the judgements are written, unscored ones with their reason"]
-            if self.next_try:
-                hints.append(self.next_try)
+            if self.retry_hint:
+                hints.append(self.retry_hint)
             hints.append("--min-coverage sets the minimum")
             raise CoverageError(
                 f"coverage {self.coverage:.1%} is below the minimum of {floor:.0%}: {reasons}",
@@ -239,11 +245,9 @@ class ScoreReport:
 def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``, loaded on ``device`` in this process, or in ``workers``
-    processes of this machine or of the Ray cluster at $RAY_ADDRESS.
-
-    Raises ConfigError for several processes and a judge that sends requests to a server.
-    """
+    """Yields the judge of ``choice``, loaded on ``device``. With several ``workers`` it runs in
+    that number of processes, on this machine or on the Ray cluster at $RAY_ADDRESS. Raises
+    ConfigError for several workers if the judge sends requests to a server."""
     if workers == 1:
         yield choice.load()
         return
@@ -262,13 +266,12 @@ def score_file(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Scores the dialogues of ``file`` with ``options`` into ``out``, a file of judgements, as
-    ``medal score`` does.
+    """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
+    does. Judgements that an earlier run of the same judge and options wrote are not computed again.
 
-    ``judge`` is a judge or a name that Judge.from_pretrained takes. What an earlier run of the same
-    judge and options scored is used again. ``reading`` collects what could not be read.
-    ``progress`` is called with the number of dialogues done. Raises MedalError if another process
-    writes to ``out``.
+    ``judge`` is a judge or a name that Judge.from_pretrained takes. ``reading`` collects what could
+    not be read. ``progress`` is called with the number of dialogues done. Raises MedalError if
+    another process writes to ``out``.
 
     >>> from medal_judges import ScoreOptions, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -296,14 +299,14 @@ def score_to_file(
     progress: Callable[[int], None] | None = None,
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
-    """Writes a line with the judgement of each of ``dialogues`` by ``judge`` under ``options`` to
-    ``out``, in input order, block by block. ``progress`` is called with the number of dialogues
-    done.
+    """Writes the judgements of ``dialogues`` by ``judge`` to ``out``, a line for each, in input
+    order and in blocks. Judgements that an earlier run of the same judge and options wrote are not
+    computed again.
 
-    For a Parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
-    is made at the end. The first line states ``read_as``, how the chats were read
-    (ReadOptions.to_record). What an earlier run of the same judge and options scored is used again.
-    Raises MedalError if ``out`` is of another run, and leaves it unchanged.
+    For a Parquet or CSV file, lines first go to a file beside it (``scores.csv.jsonl``), and the
+    table is made from them at the end. The first line states ``read_as``, how the dialogues were
+    read (ReadOptions.to_record). ``progress`` is called with the number of dialogues done. Raises
+    MedalError if ``out`` is of another run, and leaves it unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -349,7 +352,7 @@ def score_to_file(
         report = score_each(dialogues, judge, options, write, progress, earlier)
     finally:  # judgements before an error are written too
         flush()
-    earlier.finish()
+    earlier.remove_if_used()
     lines.touch()  # an empty input gives an empty file
     if out != lines:
         write_judgements(out, _Lines(lines))
@@ -365,9 +368,10 @@ def score_each(
     progress: Callable[[int], None] | None = None,
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
-    """Calls ``write`` with each judgement of ``judge`` under ``options`` and the JSON object of its
-    line, in the order of ``dialogues``. Judgements in ``earlier`` are not computed again.
-    ``progress`` is called with the number of dialogues done."""
+    """Calls ``write(judgement, record)`` for each judgement of ``dialogues`` by ``judge``, in input
+    order. ``record`` is the JSON object of its line. Judgements that are done in ``earlier`` are
+    not computed again. ``progress`` is called with the number of dialogues done. Returns the counts
+    of the run."""
     run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
     models = judge.language_models()
     for model in models:
@@ -384,9 +388,10 @@ def score_each(
 
 
 @dataclass(slots=True)
-class _Noted:
-    """A dialogue that is read and not written yet: what is joined to its judgements, how many are
-    still to come, and the entry of those of an earlier run."""
+class _PendingDialogue:
+    """A dialogue that has been read and whose judgements are not all written. ``meta`` and
+    ``input`` (a hash) are added to each judgement. ``left`` is the number of judgements to write.
+    ``entry`` holds the judgements of an earlier run, None if it is scored now."""
 
     meta: dict[str, Any]
     input: str
@@ -396,7 +401,8 @@ class _Noted:
 
 @dataclass(slots=True)
 class _ScoringRun:
-    """One pass over dialogues. ``waiting`` are those that are read and not written yet."""
+    """One pass over the dialogues. ``waiting`` holds those that have been read and are not written
+    yet."""
 
     judge: Judge
     options: ScoreOptions
@@ -404,10 +410,10 @@ class _ScoringRun:
     progress: Callable[[int], None]
     earlier: EarlierJudgements | None
     report: ScoreReport = field(default_factory=ScoreReport)
-    waiting: deque[_Noted] = field(default_factory=deque)
+    waiting: deque[_PendingDialogue] = field(default_factory=deque)
 
     def score(self, dialogues: Iterable[Dialogue]) -> None:
-        """Writes the judgement of each dialogue, a new one or that of an earlier run."""
+        """Writes the judgements of each of ``dialogues``, new ones or those of an earlier run."""
         unscored = self._dialogues_to_score(dialogues)
         for judgement in self.options.score(self.judge, unscored, self.progress):
             noted = self.waiting[0]
@@ -424,14 +430,15 @@ class _ScoringRun:
                 self._write_earlier()
 
     def _dialogues_to_score(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-        """Yields the dialogues to score, and notes all that are read."""
+        """Yields those of ``dialogues`` that must be scored now, and adds all of them to
+        ``waiting``."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
         size = 1
         if self.judge.resumes_windows:
             size = self.judge.window
         for window in windows(dialogues, size):
-            notes = list(map(self._note, window))
+            notes = list(map(self._pending, window))
             is_scored = all(noted.entry for noted in notes)
             for noted, dialogue in zip(notes, window, strict=True):
                 self.waiting.append(noted)
@@ -440,17 +447,18 @@ class _ScoringRun:
                     yield dialogue
             self._write_earlier()
 
-    def _note(self, dialogue: Dialogue) -> _Noted:
+    def _pending(self, dialogue: Dialogue) -> _PendingDialogue:
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
         rows = len(requests_at(dialogue, self.options.level))
         entry = None
         if self.earlier:
-            entry = self.earlier.take(dialogue.id, input, rows)
-        return _Noted(meta, input, rows, entry)
+            entry = self.earlier.take_done(dialogue.id, input, rows)
+        return _PendingDialogue(meta, input, rows, entry)
 
     def _write_earlier(self) -> None:
-        """Writes the next dialogues that an earlier run scored, up to one that is being scored."""
+        """Writes the judgements of an earlier run for the first waiting dialogues, up to the first
+        one that is scored now."""
         while self.earlier and self.waiting and (entry := self.waiting[0].entry):
             self.waiting.popleft()
             for line in self.earlier.lines(entry):
@@ -467,7 +475,7 @@ class _ScoringRun:
 
 
 class _Lines:
-    """The judgements of a journal; can be iterated several times."""
+    """The judgements in the file ``path``. They can be read several times."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -477,8 +485,8 @@ class _Lines:
 
 
 def _require_judgements(lines: Path) -> None:
-    """Raises MedalError if the file ``lines`` holds other lines than judgements. One without a
-    complete line was cut in its first block."""
+    """Raises MedalError if the file ``lines`` has lines that are not judgements. A file without a
+    complete line passes, because its run was killed in the first block."""
     if not lines.exists() or lines.stat().st_size == 0:
         return
     try:
@@ -504,11 +512,11 @@ def judge_once(
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Returns the judgements of ``dialogues`` by ``judge`` under ``options``. Reads them from
-    ``out`` if that file has the judgements of this judge and these options. ``progress`` is
-    called with the number of dialogues done.
+    ``out`` if that file holds them, and writes them to ``out`` otherwise. ``progress`` is called
+    with the number of dialogues done.
 
-    A stopped run is resumed, and rows with a transient failure are scored again. A file of another
-    run is replaced.
+    A stopped run is resumed. Judgements that failed for a transient reason are computed again. A
+    file of another judge or other options is replaced.
     """
     if not options.overwrite and out.is_file():
         try:

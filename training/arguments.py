@@ -63,10 +63,11 @@ def check_steps(
     validated: bool,
     patience: int | None,
 ) -> None:
-    """Raises ValueError for ``args`` that a run refuses.
+    """Checks ``args``, the TrainingArguments of a run, before anything is loaded.
 
-    It also raises ValueError for early stopping with ``patience`` and for arguments that need
-    validation rows, if the run is not ``validated``.
+    ``validated`` says whether the run has validation rows. ``patience`` is the setting
+    ``early_stopping_patience``. Raises ValueError for an argument that a run refuses, and for one
+    that needs validation rows in a run without them.
     """
     for name, value in args.items():
         _check_argument(name, value)
@@ -95,8 +96,8 @@ def _check_argument(
     name: str,
     value: Any,
 ) -> None:
-    """Raises ValueError for a name that TrainingArguments does not have, or that a run refuses, and
-    for a value that it cannot have."""
+    """Raises ValueError if TrainingArguments has no argument ``name``, if a run refuses it, or if
+    it cannot have the ``value``."""
     for start, reason in REFUSED.items():
         if name == start or (start.endswith("_") and name.startswith(start)):
             raise ValueError(f"args.{name}: {reason}")
@@ -106,17 +107,17 @@ def _check_argument(
         raise ValueError(
             f"args.{name}: TrainingArguments has no such field. {guess}Leave it out"
         )
-    value = cast(name, value)
+    value = cast_argument(name, value)
     if name in _POSITIVE and value is not None and value <= 0:
         raise ValueError(f"args.{name}: type a number above 0 (got {value})")
 
 
-def cast(
+def cast_argument(
     name: str,
     value: Any,
 ) -> Any:
-    """Returns a YAML value as the type of the argument ``name``. Raises ValueError for a value of
-    another type."""
+    """Converts ``value``, read from YAML, to the type of the argument ``name``. Raises ValueError
+    if it has another type."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(_kinds()[name])
     except Exception:  # a type of transformers that pydantic does not know
@@ -137,13 +138,13 @@ def _kinds() -> dict[str, Any]:
     return {name: hints[name] for name in names}
 
 
-def launched_processes() -> int:
-    """Returns how many processes the launcher has started."""
+def process_count() -> int:
+    """Returns the number of processes that the launcher has started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_main() -> bool:
-    """Returns whether this is the process that saves. Launchers number their processes."""
+    """Returns whether this process saves the judge. It is the launcher's process number 0."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -154,16 +155,16 @@ def training_arguments(
     seed: int,
     validated: bool,
 ) -> TrainingArguments:
-    """Returns the arguments of a run whose checkpoints go to ``output_dir``/checkpoints. ``values``
-    are the settings under ``args``, ``seed`` is the run's.
+    """Returns the TrainingArguments of a run.
 
-    ``validated`` says whether it has validation rows. ``argument_defaults`` are the defaults that
-    differ from the Trainer's. Raises ConfigError for values that do not go together or that this
-    machine cannot follow.
+    ``values`` are the settings under ``args``, ``seed`` is the seed of the run. Checkpoints go to
+    ``output_dir``/checkpoints. ``validated`` says whether the run has validation rows. Raises
+    ConfigError for values that contradict each other, and for values that this machine does not
+    support.
     """
     from transformers import TrainingArguments, get_scheduler
 
-    chosen = {name: cast(name, value) for name, value in values.items()}
+    chosen = {name: cast_argument(name, value) for name, value in values.items()}
     settings = argument_defaults(chosen, validated=validated) | chosen
     settings |= {"output_dir": str(output_dir / CHECKPOINTS), "seed": seed}
     settings |= {"remove_unused_columns": False, "label_names": ["labels"]}
@@ -177,7 +178,7 @@ def training_arguments(
         # DeepSpeed has a CPU accelerator of its own, which the Trainer calls not a CPU.
         deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower()
         settings = {"use_cpu": deepspeed != "true"} | settings
-        if launched_processes() > 1:
+        if process_count() > 1:
             settings = {"ddp_backend": "gloo"} | settings
     try:
         args = TrainingArguments(**settings)
@@ -198,13 +199,13 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns the defaults that differ from the Trainer's, for the arguments that are not
+    """Returns the defaults that replace those of transformers, for arguments that are not
     ``chosen``.
 
-    With validation rows (``validated``) the run validates and saves after each epoch, and ends with
-    the best weights. Without, it saves after each epoch. It does so after ``eval_steps`` or
-    ``save_steps`` if they are chosen. Two checkpoints are kept. Batches have dialogues of similar
-    length. bf16 is on if the GPU has it.
+    A run with validation rows (``validated``) validates and saves after each epoch, and keeps the
+    best weights. A run without them saves after each epoch. If ``eval_steps`` or ``save_steps`` is
+    chosen, the run follows it instead. Two checkpoints are kept. A batch has dialogues of similar
+    length. bf16 is on if the GPU supports it.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
@@ -233,5 +234,6 @@ def argument_defaults(
 
 
 def _strategy(chosen: Mapping[str, Any], steps: str) -> str:
-    """Returns ``steps`` if the argument ``steps`` is chosen: it would be ignored by epochs."""
+    """Returns ``steps`` if the argument ``steps`` is chosen, ``epoch`` if not. With ``epoch`` the
+    Trainer would ignore the argument."""
     return "steps" if steps in chosen else "epoch"

@@ -29,12 +29,13 @@ def fit_calibration(
     logits: np.ndarray,
     method: str,
 ) -> Calibration | None:
-    """Returns the calibration of one dimension. None for ``none`` and for fewer than 20 rows with a
-    label.
+    """Returns the calibration of one dimension, fitted on labelled rows. Returns None if ``method``
+    is ``none`` or if fewer than 20 rows have a label.
 
-    ``targets`` [n, targets] are NaN without a label: a number on [0, 1], or a probability per level
-    for ordinal and classification heads. ``logits`` [n, outputs] are the head's. ``method`` is
-    ``temperature``, ``isotonic`` (a monotone map of the score, after the temperature) or ``none``.
+    ``targets`` [n, targets] are numbers on [0, 1]. Ordinal and classification heads have a
+    probability for each level instead. A row without a label is NaN. ``logits`` [n, outputs] are
+    the outputs of ``head``. ``method`` is ``temperature``, ``isotonic`` or ``none``. ``isotonic``
+    fits a temperature, then a monotone map of the score.
     """
     rows = np.isfinite(targets).all(axis=1)
     if method == "none" or rows.sum() < MIN_ROWS:
@@ -66,11 +67,12 @@ def fit_temperature(
     probabilities: Callable[[float], np.ndarray],
     targets: np.ndarray,
 ) -> float:
-    """Returns the temperature that minimises the cross-entropy (Guo et al., 2017).
+    """Returns the temperature that minimises the cross-entropy (Guo et al., 2017), between 0.2 and
+    5. The bounds keep a small validation set from making a judge certain.
 
-    ``probabilities`` returns those of the levels [n, levels] at a temperature. ``targets`` [n,
-    levels] are probabilities, or [n, 1] those of the second of two levels. Bounded to [0.2, 5]: a
-    small validation set must not make a judge certain.
+    ``probabilities`` maps a temperature to the probabilities of the levels [n, levels]. ``targets``
+    [n, levels] are the true probabilities. For two levels, [n, 1] are the probabilities of the
+    second level.
     """
     if targets.shape[1] == 1:
         targets = np.hstack([1 - targets, targets])
@@ -92,11 +94,12 @@ def fit_units(
     temperature: float | None = None,
 ) -> Calibration:
     """Returns the calibration of the scores ``units`` [n] by the labels ``targets`` [n], both on
-    [0, 1]. ``method`` is the setting ``calibration``. ``is_binary`` says whether the dimension
-    is an issue.
+    [0, 1].
 
-    Without a ``temperature`` the scores are a regression's. They get the spread of their errors,
-    and the margin if the dimension is not binary.
+    ``method`` is the setting ``calibration``. ``is_binary`` says whether the dimension is an issue.
+    ``temperature`` is the fitted temperature of a classifier. It is None for a regression, whose
+    calibration also holds the standard deviation of the errors and, unless the dimension is binary,
+    the margin of the interval.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:
@@ -121,8 +124,8 @@ def _threshold(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:
-    """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
-    best F1."""
+    """Returns the fields of the calibration of a binary dimension. They are the map of the scores
+    ``units``, and the threshold with the highest F1 on the labels ``has_issue``."""
     isotonic = fit_isotonic(units, has_issue)
     chances = isotonic_map(units, isotonic)
     levels = np.unique([0.0, *chances])

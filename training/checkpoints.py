@@ -30,9 +30,13 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns what decides the weights: the settings of ``config``, and the content of the rubric's
-    ``dimensions``, the rows, the base, the prompt and the judge that training starts from.
-    ``facts`` are the facts of the rows."""
+    """Returns everything that decides the weights of a run by ``config``. A checkpoint is resumed
+    only by a run with an equal record.
+
+    It holds the settings, and the content of the rubric's ``dimensions``, of the rows, the base
+    model, the prompt and the judge that training starts from. ``facts`` describe the rows, one
+    mapping for each data entry.
+    """
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
         if name.startswith((*_UNIMPORTANT_ARGS, *_PER_STEP)):
@@ -54,10 +58,8 @@ def checkpoint_to_resume(
     folder: Path,
     record: Mapping[str, Any],
 ) -> Path | None:
-    """Returns the newest whole checkpoint in ``folder``. None if there is none.
-
-    Raises MedalError for checkpoints of a run with another ``record``.
-    """
+    """Returns the newest complete checkpoint in ``folder``, None if there is none. Raises
+    MedalError if the checkpoints are of a run with another ``record`` (run_record)."""
     checkpoints = list(folder.glob("checkpoint-*"))
     readable = [path for path in checkpoints if is_whole(path)]
     for path in set(checkpoints).difference(readable):
@@ -71,7 +73,8 @@ def checkpoint_to_resume(
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Returns whether the file that the Trainer writes last into ``checkpoint`` can be read."""
+    """Returns whether ``checkpoint`` is complete, that is, whether the file that the Trainer writes
+    last can be read."""
     try:
         TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
     except (OSError, ValueError, TypeError):

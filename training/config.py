@@ -31,10 +31,11 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator of the function ``fit(rows, trainer)`` that trains a family of judges.
+    """Returns a decorator that registers a function ``fit(rows, trainer)`` as the training of a
+    family of judges.
 
-    ``kind`` are the family's settings, and ``judge`` is the class of the trained judge, which the
-    function returns. ``rows`` are RunRows and ``trainer`` is a FamilyTrainer.
+    ``kind`` is the class of the family's settings. ``judge`` is the class of the judge that ``fit``
+    returns. ``fit`` is called with RunRows and a FamilyTrainer.
     """
 
     def register(fit: Fit) -> Fit:
@@ -49,7 +50,7 @@ def trains(
 
 
 def fit_of(family: str) -> Fit:
-    """Returns the function ``fit(rows, trainer)`` of ``family``."""
+    """Returns the registered function ``fit(rows, trainer)`` of ``family``."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -57,7 +58,7 @@ def fit_of(family: str) -> Fit:
 
 
 def _any_family() -> Any:
-    """Returns the type of the settings of any family."""
+    """Returns the union of the settings classes of all families, for pydantic."""
     return Union[tuple(FAMILIES.values())]  # noqa: UP007
 
 
@@ -74,19 +75,24 @@ Rescale = Literal["standardise"] | tuple[float, float]
 class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
-    ``source`` and how to read it: see ChatFileConfig. ``dimensions`` maps the source's dimension to
-    the judge's (a list if the names are the same; None: all that both have). ``rescale``: None maps
-    the source's declared scale to the judge's, linearly; ``standardise`` maps the source's mean to
-    the middle of the judge's scale and its standard deviation to a fifth of it (for sources without
-    bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
-    and inverts it if low is the higher. A mapping sets it for each of the source's dimensions. Rows
-    of the chatbots ``exclude_chatbots`` are skipped. Dialogues with fewer turns than ``min_turns``
-    or more than ``max_turns`` are skipped. ``limit`` draws that many rows by the run's seed. An
-    ``optional`` source may be missing.
+    ``source`` and the fields that say how to read it are those of ChatFileConfig. ``dimensions``
+    maps a dimension of the source to one of the judge. It is a list if the names are equal. None
+    takes all dimensions that both have.
 
-    ``plant`` injects issues into the dialogues (data_prep/perturbation): ``per_issue`` pairs of an
-    injected dialogue and its matched control, and ``clean_count`` unchanged ones. A judge is tested
-    on sentences that it has not seen: each part of the data has its part of the sentence tables.
+    ``rescale`` says how labels are mapped to the judge's scale. None maps the scale that the source
+    declares, linearly. ``standardise`` maps the source's mean to the middle of the judge's scale,
+    and its standard deviation to a fifth of that scale. It is for sources without bounds, and for
+    raters who use the scale in another way. (low, high) replaces the declared scale, and inverts it
+    if low is the larger number. A mapping holds one of these for each dimension of the source.
+
+    Rows of the chatbots ``exclude_chatbots`` are skipped, and so are dialogues with fewer turns
+    than ``min_turns`` or more than ``max_turns``. ``limit`` draws that number of rows, by the seed
+    of the run. An ``optional`` source may be missing.
+
+    ``plant`` injects issues into the dialogues (data_prep/perturbation). ``per_issue`` is the
+    number of pairs of a changed dialogue and its matched control. ``clean_count`` is the number of
+    unchanged dialogues. Training, validation and test draw the injected sentences from different
+    parts of the tables, so a judge is tested on sentences that it has not seen.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -98,33 +104,33 @@ class DataEntry(ChatFileConfig):
     plant: dict[Literal["per_issue", "clean_count"], int] | None = None
     optional: bool = False
 
-    def bounds(self, label: str) -> Rescale | None:
-        """Returns the rescaling of the source's dimension ``label``: ``rescale``, or its entry for
-        ``label`` if it is a mapping. None keeps the linear map from the declared scale."""
+    def rescale_of(self, label: str) -> Rescale | None:
+        """Returns the setting ``rescale`` for the source's dimension ``label``. None keeps the
+        linear map of the declared scale."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
 
 
 class TrainConfig(Config):
-    """A training run.
+    """The settings of a training run.
 
-    ``name``: the judge's name. ``output_dir``: its folder, with the checkpoints of the run in it.
-    ``rubric``: a file or a shipped name. ``model``: the family and its settings. ``train``: the
-    sources of training rows. ``validation``: those of the rows that decide about settings and
-    calibration. ``split``: the shares ``validation`` and ``test`` of the training rows, by a hash
-    of their group, become validation and test rows. ``seed``: for everything random.
-    ``calibration``: by validation rows, a ``temperature`` for the logits of a head with
-    probabilities, an ``isotonic`` map of the score, or ``none``.
+    ``name`` is the name of the judge. ``output_dir`` is its folder, which also holds the
+    checkpoints of the run. ``rubric`` is a file or a shipped name. ``only`` lists the dimensions of
+    the rubric to learn. None means all that have labels. ``model`` holds the family and its
+    settings. ``seed`` seeds everything random. ``card_notes`` are sentences for the section "What
+    it cannot do" of the card.
 
-    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``test`` rows are
-    never learnt from; they are scored when the judge is trained. ``card_notes`` are sentences for
-    the card's "What it cannot do".
+    ``train`` are the sources of training rows. ``validation`` are the sources of the rows that
+    choose settings and fit the calibration. ``test`` rows are never learnt from, and are scored
+    after training. ``split`` holds the shares ``validation`` and ``test`` of the training rows that
+    become held-out rows, by a hash of the row's group. ``calibration`` is ``temperature`` (of the
+    logits of a head with probabilities), ``isotonic`` (a monotone map of the score) or ``none``.
 
-    These are for judges trained by steps. ``args``: transformers' TrainingArguments under their own
-    names. ``early_stopping_patience``: that of transformers' EarlyStoppingCallback.
-    ``start``: the folder of a judge that was trained on other data; its weights of equal name and
-    shape are where this training starts.
+    The other fields are for families that are trained by steps. ``args`` are transformers'
+    TrainingArguments under their own names. ``early_stopping_patience`` is the argument of
+    transformers' EarlyStoppingCallback. ``start`` is the folder of a trained judge. Training starts
+    from its weights where name and shape are equal.
     """
 
     name: str

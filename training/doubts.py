@@ -1,4 +1,4 @@
-"""Rows that say nothing: what the log, judge.json and the card warn of."""
+"""Finds rows that teach or measure nothing. The log, judge.json and the card warn of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from medal_judges.training.rows import RunRows, TrainingExample
 _NAMED = 3
 
 
-def doubts(
+def find_useless_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns a sentence on each kind of row in ``rows`` that teaches or measures nothing for
-    ``dimensions``, with the ids of the first of them."""
+    """Returns warnings, each a sentence on one kind of rows in ``rows`` that teach or measure
+    nothing about ``dimensions``. A sentence names the ids of the first three."""
     warnings: list[str] = []
     for fact in rows.facts:
         if not fact["rows"]:
@@ -33,16 +33,17 @@ def doubts(
             count = len(silent)
             warnings.append(f"{count} {part} rows have no label: {_ids(silent)}")
         for dimension in dimensions:
-            warnings += _doubts_of_labels(part, examples, dimension.name)
+            warnings += _warnings_of_labels(part, examples, dimension.name)
     return warnings
 
 
-def _doubts_of_labels(
+def _warnings_of_labels(
     part: str,
     examples: Sequence[TrainingExample],
     name: str,
 ) -> Iterator[str]:
-    """Yields what makes the labels of one dimension useless in a ``part`` of the data."""
+    """Yields warnings about the labels of the dimension ``name`` among the ``examples`` of a
+    ``part`` of the data: a single label, equal labels, or opposite labels of one dialogue."""
     labelled = [row for row in examples if name in row.human]
     values = {row.human[name] for row in labelled}
     if len(labelled) == 1:
@@ -75,7 +76,7 @@ def _doubts_of_labels(
 
 
 def _ids(rows: Iterable[TrainingExample]) -> str:
-    """Returns the ids of the first rows."""
+    """Returns the ids of the first three of ``rows``, as text."""
     ids = [row.dialogue.id for row in rows]
     if len(ids) > _NAMED:
         ids[_NAMED:] = ["..."]

@@ -1,8 +1,6 @@
-"""What a run hands to the family of judges that it trains.
-
-A family is a function ``fit(rows, trainer)`` that returns the trained judge (training/config.py).
-A run knows nothing else of it.
-"""
+"""What a run passes to the training function of a family. A family is a function ``fit(rows,
+trainer)`` that returns the trained judge (training/config.py). A run knows nothing more about
+it."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from medal_judges.training.config import TrainConfig
 
 @dataclass(frozen=True, slots=True)
 class FamilyTrainer:
-    """Trains a judge with the settings ``config.model`` on the ``dimensions`` that have labels.
+    """The settings with which a family trains a judge.
 
-    ``config`` also has the judge's name and the seed of the run. ``overwrite`` removes the
-    checkpoints of an earlier run. A judge with a network is trained by ``fit_by_steps``
-    (training/steps.py).
+    ``config`` are the settings of the run, with those of the family in ``config.model``.
+    ``dimensions`` are the dimensions that have labels. ``overwrite`` removes the checkpoints of an
+    earlier run. A judge with a network is trained by ``fit_by_steps`` (training/steps.py).
     """
 
     config: TrainConfig

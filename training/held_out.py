@@ -38,10 +38,11 @@ def held_out_agreement(
 ) -> list[Record]:
     """Returns how well ``judge`` agrees with the labels of the validation and test ``rows``.
 
-    There is a record for each part, source, dimension and language (``all`` and each). ``value``
-    has a 95% interval from ``low`` to ``high`` for these chatbots, or a ``reason`` why it is None.
-    ``n`` labelled rows have a score and ``missed`` do not. A generative judge takes seconds a
-    dialogue, so it scores 200 rows of each part, drawn by the seed of ``config``.
+    There is a record for each part, source, dimension and language, and one for all languages
+    together. ``value`` has a 95% interval from ``low`` to ``high``, for the chatbots in the rows.
+    If ``value`` is None, ``reason`` says why. ``n`` counts labelled rows with a score, ``missed``
+    those without. A generative judge takes seconds for a dialogue, so it scores 200 rows of each
+    part, drawn by the seed of ``config``.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 
@@ -56,7 +57,9 @@ def held_out_agreement(
             rated: list[LabelledDialogue] = []
             for example in examples:
                 if example.source == source:
-                    rated.append(_rate(str(len(rated)), example, judge.dimensions))
+                    rated.append(
+                        _to_labelled(str(len(rated)), example, judge.dimensions)
+                    )
             judgements = list(judge.score(row.dialogue for row in rated))
             names: dict[str, str] = {}
             for row in rated:
@@ -69,13 +72,13 @@ def held_out_agreement(
     return records
 
 
-def _rate(
+def _to_labelled(
     id: str,
     example: TrainingExample,
     dimensions: Sequence[Dimension],
 ) -> LabelledDialogue:
-    """Returns an ``example`` as a row with people's ratings of ``dimensions``. An example of a
-    single turn has the id of its conversation, so the row has another ``id``."""
+    """Returns ``example`` as a row with people's ratings of ``dimensions``. ``id`` replaces the id
+    of the example, which several single turns of a conversation share."""
     labels: dict[str, tuple[float | None, ...]] = {}
     scales: dict[str, Scale | None] = {}
     for dimension in dimensions:
@@ -91,7 +94,8 @@ def _rate(
 
 
 def _records(row: ResultRow) -> Iterator[Record]:
-    """Yields the record of all languages of ``row``, if there is not one, and of each."""
+    """Yields a record of all languages of ``row`` together, if it has several, and a record of each
+    language."""
     parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
     for lang, of_language in row.languages.items():
         parts[lang] = (of_language.n, 0, of_language.metrics)
@@ -114,8 +118,9 @@ def _records(row: ResultRow) -> Iterator[Record]:
 
 
 def summary_table(folder: Path) -> Table | None:
-    """Returns a table of the validation and test sets of the judge in ``folder`` by dimension, all
-    languages of a set together. None if the run had no held-out rows."""
+    """Returns a table of how well the judge in ``folder`` agrees with people, by held-out set and
+    dimension. The languages of a set are taken together. Returns None if the run had no held-out
+    rows."""
     records = pd.DataFrame(
         read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object
     )

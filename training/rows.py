@@ -1,4 +1,5 @@
-"""The rows of a run: load each entry, inject issues, refuse leaks, make training examples."""
+"""Prepares the rows of a run: loads each data entry, injects issues, refuses leaks and makes
+training examples."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrainingExample:
-    """One labelled dialogue. A target is a number on [0, 1], or a probability per level [levels]
-    for ordinal and classification heads; a missing dimension is a missing label."""
+    """One labelled dialogue. ``targets`` maps a dimension to a number on [0, 1]. For ordinal and
+    classification heads it is a probability for each level, shape (levels,). ``human`` maps a
+    dimension to people's mean rating. A dimension without a label is missing in both."""
 
     dialogue: Dialogue
     source: str
@@ -53,8 +55,8 @@ class TrainingExample:
 
 @dataclass(slots=True)
 class RunRows:
-    """The examples of a run, and ``facts`` on each entry for the card. ``test`` examples have no
-    targets."""
+    """The examples of a run by part, and ``facts`` about each data entry for the card. ``test``
+    examples have no targets."""
 
     train: list[TrainingExample]
     validation: list[TrainingExample]
@@ -64,7 +66,7 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """The rows of one entry in one part of the data."""
+    """The rows of one data ``entry`` that belong to one ``part`` of the data."""
 
     part: str
     entry: DataEntry
@@ -72,15 +74,16 @@ class EntryRows:
 
 
 def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Returns the rows of all entries of ``config``, divided by ``split``. Raises ConfigError
-    without training rows, and LeakError if training and held-out rows share a dialogue."""
+    """Loads the rows of all data entries of ``config``, and moves the shares ``split`` of the
+    training rows to the held-out parts. Raises ConfigError if there are no training rows, and
+    LeakError if a dialogue is in training and held-out rows."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
             rows = load_entry(entry, part, config.seed)
             loaded.append(EntryRows(part, entry, rows))
     if config.split:
-        loaded = divide(loaded, config.split, config.seed)
+        loaded = split_entries(loaded, config.split, config.seed)
     train = rows_of(loaded, ["train"])
     if not train:
         raise ConfigError("no training rows. Check the `train` entries of the config")
@@ -92,8 +95,8 @@ def load_rows(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
 ) -> RunRows:
-    """Loads everything that the run of ``config`` reads, with targets for ``dimensions``. Raises
-    the errors of ``load_entries``, and ConfigError if an entry cannot be read as it says."""
+    """Loads all rows that a run by ``config`` reads, with targets for ``dimensions``. Raises
+    ConfigError if an entry cannot be read as it says, and the errors of ``load_entries``."""
     loaded = load_entries(config)
     by_level = config.model.level_dimensions()
     levels = {}
@@ -126,7 +129,7 @@ def rows_of(
     loaded: Iterable[EntryRows],
     parts: Sequence[str],
 ) -> list[LabelledDialogue]:
-    """Returns the rows of all entries in ``parts`` of ``loaded``."""
+    """Returns the rows in ``loaded`` that belong to one of the ``parts``."""
     rows: list[LabelledDialogue] = []
     for entry_rows in loaded:
         if entry_rows.part in parts:
@@ -135,9 +138,9 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns what data.json and the card say of the entry ``loaded``: among others a hash of its
-    rows, their languages (``unknown`` among them), how many people annotated a row, and who
-    labelled it."""
+    """Returns facts about the entry ``loaded`` for data.json and the card: among others a hash of
+    its rows, their languages (``unknown`` is one), the highest number of annotators of a row, and
+    who labelled them."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -171,7 +174,8 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 
 def labeller_of(text: str) -> str:
-    """Returns who labelled rows in words: ``text`` is a signature, or the labeller's name alone."""
+    """Returns the name of a labeller, for the card. ``text`` is a judge's signature, or the name of
+    a labeller."""
     signature = Signature.parse(text)
     model = signature.base or signature.judge
     if not signature.revision:
@@ -184,7 +188,8 @@ def labeller_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitMap:
-    """Linear map of one source's label to [0, 1]: (value - zero) / span, clipped."""
+    """A linear map from the labels of one source to [0, 1]: (value - zero) / span, clipped to [0,
+    1]."""
 
     zero: float
     span: float
@@ -194,7 +199,7 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns the scale of each label, as the first of ``rows`` with it states it."""
+    """Returns the scale of each label in ``rows``. The first row that has the label decides."""
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -207,8 +212,9 @@ def dimension_names(
     labels: Iterable[str],
     judge_dimensions: Iterable[str],
 ) -> dict[str, str]:
-    """Returns the judge's dimension of each of ``labels`` that ``entry`` uses. Raises ConfigError
-    for a name that ``judge_dimensions`` or the source does not have."""
+    """Maps each of ``labels`` that ``entry`` uses to a dimension of the judge. Raises ConfigError
+    if the entry names a label that the source does not have, or a dimension that is not in
+    ``judge_dimensions``."""
     dimensions = entry.dimensions
     if dimensions is None:
         return {name: name for name in judge_dimensions if name in labels}
@@ -233,9 +239,10 @@ def fit_unit_map(
     rows: Sequence[LabelledDialogue],
     label: str,
 ) -> UnitMap:
-    """Returns the map of ``label`` to [0, 1] for ``entry``. ``standardise`` computes it from the
-    labels of ``rows``."""
-    bounds = entry.bounds(label)
+    """Returns the map from ``label`` to [0, 1] that ``entry`` asks for. With ``standardise`` it is
+    computed from the labels of ``rows``. Raises ConfigError if the scale has no bounds or no
+    length."""
+    bounds = entry.rescale_of(label)
     if bounds == "standardise":
         means = []
         for row in rows:
@@ -267,9 +274,12 @@ def to_example(
     maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
 ) -> TrainingExample:
-    """Returns the example of ``row`` of ``entry``. ``names`` maps a label to the judge's dimension.
-    ``maps`` maps a label to [0, 1], and a label without a map has no target. ``levels`` maps a
-    dimension with a target for each level to their number."""
+    """Converts ``row`` of ``entry`` to a training example.
+
+    ``names`` maps a label to a dimension of the judge. ``maps`` holds the map to [0, 1] of each
+    label. A label without one has no target. ``levels`` holds the number of levels of each
+    dimension whose target is a probability for each level.
+    """
     example = TrainingExample(
         row.dialogue, source_of(entry.source), {}, group=row.group
     )
@@ -283,7 +293,7 @@ def to_example(
         values = rating.given_values
         average = sum(values) / len(values)
         example.human[dimension] = average
-        bounds = entry.bounds(label)
+        bounds = entry.rescale_of(label)
         if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
             to_unit = UnitMap(bounds[0], bounds[1] - bounds[0])
             example.human[dimension] = to_unit(average)
@@ -300,19 +310,19 @@ def to_example(
 # -- a split of training rows ----------------------------------------------------------------------
 
 
-def divide(
+def split_entries(
     loaded: Iterable[EntryRows],
     split: Mapping[HeldOut, float],
     seed: int,
 ) -> list[EntryRows]:
-    """Returns the entries ``loaded`` with training rows divided by the shares ``split``, drawn with
-    ``seed``. Training rows that nearly repeat a new held-out row are left out. Raises
-    ConfigError for rows that have splits already, and for a part without rows."""
+    """Moves training rows of the entries ``loaded`` to validation and test, by the shares in
+    ``split``. ``seed`` draws them. Leaves out training rows that nearly repeat a moved row. Raises
+    ConfigError if rows already state a split, and if a part gets no rows."""
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
     divided: list[EntryRows] = []
     for entry_rows in loaded:
-        divided += divide_entry(entry_rows, shares, seed)
+        divided += split_entry(entry_rows, shares, seed)
     divided.sort(key=lambda entry_rows: PARTS.index(entry_rows.part))
     for part in split:
         if not rows_of(divided, [part]):
@@ -335,13 +345,14 @@ def divide(
     return divided
 
 
-def divide_entry(
+def split_entry(
     entry_rows: EntryRows,
     shares: Sequence[float],
     seed: int,
 ) -> Iterator[EntryRows]:
-    """Yields the rows of ``entry_rows`` for each part by ``shares``, drawn with ``seed``. An entry
-    that is held out already stays whole. Raises ConfigError for rows that have splits."""
+    """Yields the rows of one entry for each part of the data. ``shares`` are those of train,
+    validation and test, and ``seed`` draws the rows. A held-out entry is not divided. Raises
+    ConfigError if rows already state a split."""
     if entry_rows.part != "train":
         yield entry_rows
         return
@@ -368,9 +379,9 @@ def load_entry(
     part: str,
     seed: int,
 ) -> list[LabelledDialogue]:
-    """Returns the labelled rows of ``entry`` in a ``part`` of the data: filtered, limited and, if
-    it says so, with planted issues drawn with ``seed``. Raises SourceError if the source cannot
-    be read, and ConfigError for a setting that does not fit it."""
+    """Returns the labelled rows of ``entry`` for a ``part`` of the data, filtered and limited as
+    the entry says. ``seed`` draws the rows and the issues to inject. Raises SourceError if the
+    source cannot be read, and ConfigError for a setting that does not fit the source."""
     reading = ReadingReport(strict=True)
     try:
         stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
@@ -400,7 +411,7 @@ def is_trainable(
     dialogue: Dialogue,
     entry: DataEntry,
 ) -> bool:
-    """Says whether the entry takes the dialogue."""
+    """Returns whether ``dialogue`` passes the filters of ``entry``."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
     turns = len(dialogue.turns)

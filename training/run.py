@@ -1,9 +1,7 @@
-"""One training run from its config to a saved judge that is checked.
-
-In training by steps every process takes part; then the group is closed and the main one finishes.
-Nothing slow happens while other processes wait (NCCL would give up after minutes): test sets and
-golden scores are scored, and the judge is checked, after the group is closed.
-"""
+"""One training run, from its config to a saved and checked judge. In training by steps every
+process takes part. Then the process group is closed, and the main process scores the test sets,
+saves the judge and checks it. So no process waits at a barrier, where NCCL gives up after
+minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import output_lock, read_json_if_there, write_json
 from medal_judges.training.arguments import CHECKPOINTS, is_main
 from medal_judges.training.config import TrainConfig, fit_of
-from medal_judges.training.doubts import doubts
+from medal_judges.training.doubts import find_useless_rows
 from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.held_out import AGREEMENT_NAME, held_out_agreement
 from medal_judges.training.rows import RunRows, load_rows
@@ -37,10 +35,9 @@ def train(
 ) -> Path:
     """Trains a judge, saves it, and returns its folder, the ``output_dir`` of the config.
 
-    ``config`` is a YAML file or the name of one in configs/train/. ``overrides`` are
-    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint.
-    ``overwrite`` starts again. Raises ConfigError for a wrong setting, and what ``train_judge``
-    raises.
+    ``config`` is a YAML file or the name of a file in configs/train/. ``overrides`` are texts
+    ``field=value``. A stopped run resumes from its newest checkpoint, unless ``overwrite`` starts
+    it again. Raises ConfigError for a wrong setting, and the errors of ``train_judge``.
 
     >>> from medal_judges import Judge, train
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
@@ -57,14 +54,13 @@ def train_judge(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Trains, calibrates, saves and checks the judge of ``config``, and returns its folder.
-    ``overwrite`` starts again in a folder with an earlier run.
+    """Trains, calibrates, saves and checks the judge that ``config`` describes. Returns its folder.
+    ``overwrite`` removes an earlier run in that folder first.
 
-    With several processes, all take part in training by steps. The main one does everything after
-    that. Families without steps are fitted by the main process alone. Raises LeakError if training
-    and held-out rows share a dialogue, JudgeLoadError if the saved judge does not give its golden
-    scores, ConfigError for a folder with other files, and MedalError if another run writes to that
-    folder.
+    All processes take part in training by steps. The main process does the rest, and trains
+    families without steps alone. Raises LeakError if a dialogue is in training and held-out rows,
+    JudgeLoadError if the saved judge gives other scores than the trained one, ConfigError if the
+    folder has other files, and MedalError if another run writes to the folder.
     """
     folder = Path(config.output_dir)
     if not (config.model.by_steps or is_main()):
@@ -76,31 +72,31 @@ def train_judge(
     with lock:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
-        learnt = learnable(config, dimensions, rows)
-        warnings = doubts(rows, learnt)
+        learnt = learnable_dimensions(config, dimensions, rows)
+        warnings = find_useless_rows(rows, learnt)
         for warning in warnings:
             logger.warning(warning)
         if config.start is not None:
-            rows.facts += facts_of_start(Path(config.start))
+            rows.facts += facts_of_start_judge(Path(config.start))
         trainer = FamilyTrainer(config, learnt, overwrite)
         judge = fit_of(config.model.family)(rows, trainer)
         if is_main():
-            finish(config, judge, rows, warnings)
+            save_and_check(config, judge, rows, warnings)
             write_card(folder)
     return folder
 
 
-def facts_of_start(folder: Path) -> list[dict[str, object]]:
-    """Returns the facts of the rows that the judge in ``folder`` has learnt from: the card and
-    medal benchmark say so of a judge that starts from it."""
+def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
+    """Returns the facts about the rows that the judge in ``folder`` was trained on. A judge that
+    starts from it keeps them, for its card and for the leak check of medal benchmark."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raises ConfigError for a folder with files of which none is of a run: some would be
-    replaced."""
+    """Raises ConfigError if ``folder`` has files and none of them comes from a training run,
+    because saving could replace them."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
     # A run that was stopped has only its checkpoints.
     if names and {"judge.json", CHECKPOINTS}.isdisjoint(names):
@@ -110,14 +106,14 @@ def require_run_folder(folder: Path) -> None:
         )
 
 
-def learnable(
+def learnable_dimensions(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
     rows: RunRows,
 ) -> list[Dimension]:
-    """Returns the ``dimensions`` (of ``only`` in ``config``) with at least one training label in
-    ``rows``. A head without any would answer at random. Raises ConfigError for a name that the
-    rubric does not have."""
+    """Returns the ``dimensions`` that have at least one training label in ``rows``, restricted to
+    ``only`` of ``config``. A head without labels would answer at random. Raises ConfigError if
+    ``only`` has a name that is not in ``dimensions``."""
     require_known_names(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
     selected = dimensions
@@ -142,7 +138,7 @@ def require_known_names(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
 ) -> None:
-    """Raises ConfigError if ``config`` has a setting of a dimension that is not in
+    """Raises ConfigError if a setting of ``config`` names a dimension that is not in
     ``dimensions``."""
     names = {dimension.name for dimension in dimensions}
     named = {"only": config.only or ()}
@@ -157,17 +153,15 @@ def require_known_names(
             )
 
 
-def finish(
+def save_and_check(
     config: TrainConfig,
     judge: LearnedJudge,
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves the trained ``judge`` and what is known of its run by ``config``, and checks it.
-
-    ``warnings`` are sentences on the ``rows``. Raises JudgeLoadError if the saved judge does not
-    give the same scores.
-    """
+    """Saves the trained ``judge`` with its card and the facts about the run by ``config``, then
+    loads it again. ``warnings`` are sentences on ``rows`` for the card. Raises JudgeLoadError if
+    the loaded judge gives other scores."""
     judge.facts["warnings"] = warnings
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
@@ -176,19 +170,19 @@ def finish(
     # The folder may be published: it says nothing about where files are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
     agreement = held_out_agreement(judge, rows, config)
-    write_json(folder / "train_config.json", without_folders(settings))
+    write_json(folder / "train_config.json", without_absolute_paths(settings))
     write_json(folder / AGREEMENT_NAME, agreement)
-    write_json(folder / "data.json", without_folders(rows.facts))
+    write_json(folder / "data.json", without_absolute_paths(rows.facts))
     write_golden(judge, folder)
     check_golden(folder, judge.load_options())
 
 
-def without_folders(value: Any) -> Any:
-    """Returns a JSON value in which each text that is an absolute path is its last part."""
+def without_absolute_paths(value: Any) -> Any:
+    """Returns the JSON ``value`` with each absolute path in it replaced by its last part."""
     if isinstance(value, Mapping):
-        return {key: without_folders(part) for key, part in value.items()}
+        return {key: without_absolute_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [without_folders(part) for part in value]
+        return [without_absolute_paths(part) for part in value]
     if isinstance(value, str) and Path(value).is_absolute():
         return Path(value).name
     return value

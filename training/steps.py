@@ -1,8 +1,5 @@
-"""Training by steps, with JudgeTrainer.
-
-Every process takes part in the steps. Then the process group is closed, and the main process
-goes on alone: nothing slow happens while others wait.
-"""
+"""Trains a judge by steps, with JudgeTrainer. Every process takes part in the steps. Then the
+process group is closed, and the main process goes on alone, so that none waits at a barrier."""
 
 from __future__ import annotations
 
@@ -40,12 +37,13 @@ def fit_by_steps(
     new_judge: Callable[..., Any],
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
-    """Trains a judge on ``rows`` with ``trainer_class``, on every process, and calibrates it.
+    """Trains a judge on ``rows`` on every process, and calibrates it. Returns the judge on the main
+    process, and None on the others.
 
-    ``new_judge`` returns the judge to train, with new heads, from the settings of ``trainer``: its
-    config, its dimensions and the TrainingArguments. Returns the judge on the main process, and
-    None on the others. Raises ConfigError for settings that do not go together, and MedalError for
-    checkpoints in the run's folder that it cannot resume from.
+    ``trainer`` holds the settings. ``trainer_class`` is the Trainer to use. ``new_judge`` returns
+    an untrained judge from a config, its dimensions and TrainingArguments. Raises ConfigError for
+    settings that contradict each other, and MedalError if the checkpoints in the run's folder are
+    of another run.
     """
     config, dimensions = trainer.config, trainer.dimensions
     folder = Path(config.output_dir)
@@ -96,7 +94,7 @@ def fit_by_steps(
 
     if rows.validation:
         steps.calibrate(datasets["validation"], config.calibration)
-    judge = steps.finished_judge()
+    judge = steps.trained_judge()
     close_group()
     if not args.should_save:
         return None
@@ -123,9 +121,9 @@ def cached_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns the datasets that ``trainer_class`` makes of the parts of ``rows`` with examples, for
-    ``judge``. Their token ids are cached in ``folder``, in files that the ``record`` of the run
-    names."""
+    """Returns a dataset for each part of ``rows`` that has examples, made by ``trainer_class`` for
+    ``judge``. Token ids are cached in ``folder``. The names of the files are a hash of ``record``,
+    what decides the run."""
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
     for part in ("train", "validation"):
@@ -137,8 +135,8 @@ def cached_datasets(
 
 
 def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Warns of the rows that the judge does not read in full. ``lost`` has the counts of
-    ``beyond_window`` by part."""
+    """Warns of rows that are longer than the judge's window. ``lost`` holds the counts of
+    ``beyond_window`` by part of the data."""
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
@@ -147,8 +145,8 @@ def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def close_group() -> None:
-    """Closes the process group. Models loaded from here on are whole: under ZeRO-3 transformers
-    would partition them among a closed group."""
+    """Closes the process group. Models that are loaded after it are whole. In an open group ZeRO-3
+    would partition them."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -161,8 +159,8 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies to ``judge`` the weights of the judge in ``folder`` that fit it by name and shape.
-    Raises ConfigError if none does."""
+    """Copies the weights of the judge in ``folder`` to ``judge`` where name and shape are equal.
+    Raises ConfigError if none are equal."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)
@@ -184,6 +182,6 @@ def copy_start_weights(
 
 
 def _without_adapter(name: str) -> str:
-    """Returns the name of a weight without that of the adapter, as PEFT's files have it:
-    ``lora_A.weight`` of ``lora_A.default.weight``."""
+    """Returns the name of a weight without the name of its adapter, as PEFT saves it:
+    ``lora_A.default.weight`` becomes ``lora_A.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")

@@ -1,8 +1,5 @@
-"""transformers' Trainer for judges.
-
-JudgeTrainer adds what is about judges: the loss of their heads, the statistics of validation rows,
-calibration, and the judge at the end. Everything else is the Trainer's.
-"""
+"""transformers' Trainer for judges. JudgeTrainer adds the loss of the heads, the statistics of
+validation rows, the calibration, and the judge as the result. The Trainer does the rest."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from transformers import Trainer, TrainerCallback
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.batching import pad_rows
-from medal_judges.training.arguments import launched_processes
+from medal_judges.training.arguments import process_count
 from medal_judges.training.calibration import fit_calibration
-from medal_judges.training.validation import agreement, with_means
+from medal_judges.training.validation import add_means, agreement
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -40,12 +37,12 @@ def judge_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns the examples as a dataset of the ``judge``: token ids and labels.
+    """Returns ``examples`` as a dataset of token ids and labels for ``judge``.
 
-    ``labels`` are the targets of all heads side by side, the number of the example's source and
-    people's mean rating in each dimension (NaN: none). ``number`` counts the examples.
-    ``dropped`` and ``cut`` are the turns that do not fit. Tokens are cached in the file ``cache``.
-    Raises ConfigError for no examples.
+    ``labels`` of a row are the targets of all heads side by side, then the number of the row's
+    source, then people's mean rating in each dimension. A missing label is NaN. ``number`` is the
+    index of the example. ``dropped`` and ``cut`` count the turns that the window leaves out or
+    shortens. Tokens are cached in the file ``cache``. Raises ConfigError if there are no examples.
     """
     if not examples:
         raise ConfigError("give the dataset one example or more")
@@ -77,8 +74,8 @@ def judge_dataset(
 
 
 def beyond_window(dataset: Dataset) -> dict[str, int]:
-    """Returns how many examples in a ``dataset`` of a judge lost text to its window, and of how
-    many turns all or a part."""
+    """Counts what the judge's window leaves out of the rows of ``dataset``: the examples that lose
+    text, the turns left out, and the turns shortened."""
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
     rows = rows.drop_duplicates("number")
@@ -93,7 +90,8 @@ def example_targets(
     judge: SequenceJudge,
     example: TrainingExample,
 ) -> list[float]:
-    """Returns the targets of all heads of ``judge`` for ``example``, NaN for a missing label."""
+    """Returns the targets of all heads of ``judge`` for ``example`` side by side, NaN for a missing
+    label."""
     targets: list[float] = []
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
@@ -104,7 +102,7 @@ def example_targets(
 
 
 class JudgeCollator:
-    """Pads token ids and stacks labels."""
+    """Makes a batch of rows: pads their token ids with ``pad`` and stacks their labels."""
 
     def __init__(self, pad: int) -> None:
         self.pad = pad
@@ -121,14 +119,15 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """Trains the network of a judge (``model``) in place.
 
-    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``. The method
-    ``statistics`` measures whichever dataset of the judge is evaluated. Without
-    ``compute_loss_func`` the loss is the one of the judge's heads. One of your own is
-    called with (outputs, labels, num_items_in_batch): ``labels`` [B, targets] are the examples'
-    targets, and ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
-    regression on the [0, 1] of the targets. ``num_items_in_batch`` is the number of examples of the
-    whole step, by which a loss summed over rows is divided. So an example weighs the same in any
-    cut of a step into batches and processes.
+    It takes the arguments of transformers' Trainer except ``compute_metrics`` and ``model_init``.
+    The method ``statistics`` measures each evaluated dataset. Without ``compute_loss_func`` the
+    loss comes from the judge's heads.
+
+    ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``labels`` [B,
+    targets] are the targets. ``judge.unit_logits(outputs.logits)`` returns the logits of each
+    dimension. Those of a regression are on [0, 1], like its targets. ``num_items_in_batch`` is the
+    number of examples in the whole step. A loss divides its sum over rows by this number, so that
+    an example has the same weight however a step is divided into batches and processes.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
@@ -168,9 +167,9 @@ class JudgeTrainer(Trainer):
             callbacks=[StopAtNaN(), *callbacks],
             **options,
         )
-        if launched_processes() > 1 and self.strategy() == "single":
+        if process_count() > 1 and self.strategy() == "single":
             raise ConfigError(
-                f"{launched_processes()} processes were launched, and each would train alone",
+                f"{process_count()} processes were launched, and each would train alone",
                 hint="Leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
             )
 
@@ -180,8 +179,8 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch with the network's ``outputs``, without the columns of
-        ``labels`` that are not targets."""
+        """Returns the loss of a batch. ``outputs`` are the network's. The columns of ``labels``
+        that are not targets are removed first. ``options`` are passed to the loss function."""
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
@@ -189,7 +188,7 @@ class JudgeTrainer(Trainer):
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
-        """Returns what makes a batch of the rows of the judge's datasets."""
+        """Returns the function that makes a batch of rows."""
         return JudgeCollator(self.judge.pad)
 
     def judge_loss(
@@ -198,8 +197,8 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        """Returns the loss of the rows of a batch with ``outputs`` and ``labels``: their sum over
-        ``num_items_in_batch``, the number of examples of the step."""
+        """Returns the sum of the row losses of a batch, divided by ``num_items_in_batch``, the
+        number of examples in the step."""
         total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
             num_items_in_batch = len(labels)
@@ -211,7 +210,7 @@ class JudgeTrainer(Trainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the loss of each row [B] from ``logits`` [B, outputs] and ``targets`` [B,
+        """Returns the loss of each row [B]. ``logits`` are [B, outputs], ``targets`` [B,
         targets]."""
         return self.judge.losses(logits, targets)
 
@@ -252,8 +251,9 @@ class JudgeTrainer(Trainer):
     def statistics(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, float]:
-        """Returns the agreement of the predicted rows with their labels: ``spearman/DIMENSION``, or
-        ``auc/DIMENSION`` of binary heads, and their means."""
+        """Returns how well the predicted rows agree with their labels: ``spearman/DIMENSION``, or
+        ``auc/DIMENSION`` for a binary head, and their means. ``predicted`` is the result of an
+        evaluation."""
         statistics: dict[str, float] = {}
         units = self.unit_logits(predicted)
         # The last columns are the number of the source and the rating in each dimension.
@@ -263,10 +263,11 @@ class JudgeTrainer(Trainer):
             scores = head.scores(units[name], 1.0).numpy()
             is_binary = head.config.kind == "binary"
             statistics |= agreement(name, human, scores, table[:, 0], is_binary)
-        return with_means(statistics)
+        return add_means(statistics)
 
     def check_metric(self) -> None:
-        """Raises ConfigError for a ``metric_for_best_model`` that validation does not have."""
+        """Raises ConfigError if validation does not compute the argument
+        ``metric_for_best_model``."""
         metric = self.args.metric_for_best_model
         names = {"loss"}
         for head in self.judge.heads if self.measures else ():
@@ -279,7 +280,7 @@ class JudgeTrainer(Trainer):
             )
 
     def loaded_step(self) -> int:
-        """Returns the step whose weights the judge has after training."""
+        """Returns the step of the weights that the judge has after training."""
         state = self.state
         if self.args.load_best_model_at_end and state.best_model_checkpoint:
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
@@ -288,8 +289,8 @@ class JudgeTrainer(Trainer):
     def unit_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] of each dimension in ``predicted``. The logits of a
-        regression are on [0, 1]."""
+        """Returns the logits [n, outputs] of each dimension in ``predicted``. Those of a regression
+        are on [0, 1]."""
         return self.judge.unit_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -299,7 +300,8 @@ class JudgeTrainer(Trainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits the judge's calibration on ``dataset`` by ``method``. Every process must call it."""
+        """Fits the calibration of the judge on ``dataset`` by ``method``. Every process must call
+        it."""
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.unit_logits(predicted), 0
         self.judge.calibration = {}
@@ -314,7 +316,8 @@ class JudgeTrainer(Trainer):
     # -- the judge at the end ----------------------------------------------------------------------
 
     def strategy(self) -> str:
-        """Returns how the processes share the work: ``single``, ``ddp``, ``zero2``, ``fsdp``."""
+        """Returns how processes share the work: ``single``, ``ddp``, ``zero2``, ``zero3`` or
+        ``fsdp``."""
         plugin = self.accelerator.state.deepspeed_plugin
         if plugin is not None:
             return f"zero{plugin.zero_stage}"
@@ -323,10 +326,10 @@ class JudgeTrainer(Trainer):
             return "single"
         return "ddp" if kind.startswith("multi") else kind
 
-    def finished_judge(self) -> SequenceJudge:
-        """Returns the trained judge with whole weights, outside of any process group. It is the
-        same object, except for a generative LoRA judge. Every process must call it. Only the
-        main one may use the result."""
+    def trained_judge(self) -> SequenceJudge:
+        """Returns the trained judge with complete weights, outside of any process group. Every
+        process must call it, and only the main process may use the result. It is the judge that was
+        passed in, except for a generative LoRA judge."""
         is_sharded = self.strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
@@ -344,15 +347,15 @@ class JudgeTrainer(Trainer):
         in_bf16 = self.args.bf16 and is_large(network)
         if not is_sharded and is_narrow(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
-            network = self.judge.network_with(learned_weights(network))
+            network = self.judge.network_with(copy_trained_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
         return self.judge.with_network(network, dtype)
 
 
 @contextmanager
 def whole_weights() -> Iterator[None]:
-    """Loads models whole on every process: with a ZeRO-3 plugin transformers partitions them, and
-    a new head is drawn whole."""
+    """Context in which models are loaded complete on every process. A ZeRO-3 plugin would make
+    transformers partition them, and a new head must be drawn complete."""
     from transformers.integrations import deepspeed as integration
 
     config = integration._hf_deepspeed_config_weak_ref
@@ -367,19 +370,19 @@ LARGE = 1_000_000_000  # parameters
 
 
 def is_large(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` in fp32 on a CPU would take minutes for a dialogue."""
+    """Returns whether ``network`` in fp32 would take minutes for a dialogue on a CPU."""
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
 def is_narrow(network: torch.nn.Module) -> bool:
-    """Returns whether weights of ``network`` that are not quantised are in 16 bits."""
+    """Returns whether ``network`` has weights in 16 bits that are not quantised."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
-def learned_weights(network: torch.nn.Module) -> dict[str, Tensor]:
-    """Returns copies of the weights of ``network`` that training changed."""
+def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
+    """Returns copies of the weights of ``network`` that training has changed."""
     weights = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -388,7 +391,7 @@ def learned_weights(network: torch.nn.Module) -> dict[str, Tensor]:
 
 
 class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss is not a number, before useless weights replace a checkpoint."""
+    """Stops a run whose loss is not finite, before useless weights replace a checkpoint."""
 
     def on_log(
         self,
@@ -398,8 +401,8 @@ class StopAtNaN(TrainerCallback):
         logs: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Raises MedalError if ``logs`` have a loss that is not finite. ``args``, ``state`` and
-        ``control`` are the Trainer's."""
+        """Raises MedalError if ``logs`` hold a loss that is not finite. ``args``, ``state`` and
+        ``control`` come from the Trainer."""
         for name in ("loss", "eval_loss"):
             value = (logs or {}).get(name)
             if value is not None and not math.isfinite(float(value)):

@@ -1,4 +1,4 @@
-"""The agreement of scores with people's ratings while a judge is trained."""
+"""Measures the agreement of scores with people's ratings during training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ def agreement(
     sources: np.ndarray,
     is_binary: bool,
 ) -> dict[str, float]:
-    """Returns ``spearman/name``, or ``auc/name`` of binary labels (``is_binary``): the mean over
-    the ``sources`` [n] in which it is defined. Returns nothing if there is none.
-
-    ``human`` [n] are mean ratings, NaN for none. ``scores`` [n] are the judge's.
-    """
+    """Returns ``spearman/name``, or ``auc/name`` if ``is_binary``. It is the mean over the
+    ``sources`` [n] that have a value. Returns an empty dict if none has one. ``human`` [n] are mean
+    ratings, NaN for a row without. ``scores`` [n] are the judge's."""
     values = []
     for source in np.unique(sources):
         rows = (sources == source) & np.isfinite(human)
@@ -40,8 +38,9 @@ def agreement(
     return {f"{kind}/{name}": float(np.mean(values))}
 
 
-def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the statistics of single dimensions, and their means ``spearman`` and ``auc``."""
+def add_means(statistics: Mapping[str, float]) -> dict[str, float]:
+    """Returns ``statistics`` of single dimensions with their means ``spearman`` and ``auc``
+    added."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -213,8 +213,8 @@ def _score_sets(
     choice = _chosen(run.config, config)
     trained_on = training_chats(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
-    if choice.speaks and options.no_cache:
-        choice = choice.spending(no_cache=True)
+    if choice.uses_llm and options.no_cache:
+        choice = choice.with_spending(no_cache=True)
     folder = run.config.output_dir / "predictions" / file_name(config.name)
     with open_judge(choice, 1, run.config.device) as judge:
         scales = {part.name: (part.low, part.high) for part in judge.dimensions}
@@ -234,7 +234,7 @@ def _score_sets(
                 level="dialogue" if data.level == "dialogue" else "last",
                 dimensions=tuple(dict.fromkeys(names.values())),
                 retry_failed=options.retry_failed,
-                overwrite=options.no_cache and choice.speaks,
+                overwrite=options.no_cache and choice.uses_llm,
             )
             judgements = judge_once(
                 judge,
@@ -252,7 +252,7 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
     """Returns the choice of ``judge``, with the benchmark's language model and device if it uses
     one."""
     overrides = []
-    if config.llm is not None and choose_judge(judge.path).speaks:
+    if config.llm is not None and choose_judge(judge.path).uses_llm:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))
         overrides.append(f"llm={llm}")
     # Baselines beside the others have no weights, and no use for a device.

@@ -1,4 +1,5 @@
-"""The pages of a server: POST /score, and /health, /judge, and /metrics for Prometheus."""
+"""The application of a server: POST /score, and the pages /health, /judge and, for Prometheus,
+/metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ _LISTED = 20  # malformed rows in an answer
 
 
 class ServeLimits(Config):
-    """Limits of a request and of the queue."""
+    """Limits of a server: ``max_body`` in bytes and ``max_turns`` for a request, ``max_waiting``
+    dialogues in the queue, and ``timeout`` in seconds."""
 
     max_body: int = option(
         4, ge=1, help="Maximum MB of a request; larger ones get 413."
@@ -65,13 +67,15 @@ class RowOptions(BaseModel):
 
 
 class ScoreBody(RowOptions):
-    """The JSON object of a request: one row, or several under ``dialogues``."""
+    """The JSON object of a request. It is one row, or an object with several rows under
+    ``dialogues``."""
 
     model_config = ConfigDict(extra="allow")
     dialogues: list[dict[str, Any]] | None = Field(None, min_length=1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the rows. Raises HTTPException for one row beside ``dialogues``."""
+        """Returns the rows of the request. Raises HTTPException if fields of a row stand beside
+        ``dialogues``."""
         row: dict[str, Any] = self.model_extra or {}
         if self.dialogues is None:
             return [row]
@@ -83,15 +87,15 @@ class ScoreBody(RowOptions):
 
 
 def _malformed_error(problems: Mapping[str, str]) -> HTTPException:
-    """Returns the error 422 with what is wrong with each field."""
+    """Returns an error with status 422. ``problems`` maps a field to what is wrong with it."""
     details = [{"loc": [field], "msg": text} for field, text in problems.items()]
     return HTTPException(422, details[:_LISTED])
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Returns the body of ``request``. Raises HTTPException with 413 for more than ``limit`` bytes,
-    415 for another type than JSON (web pages of other sites can send other types without asking
-    first), and 408 if the body is slow."""
+    """Returns the body of ``request``. Raises HTTPException with status 413 for more than ``limit``
+    bytes, with 408 for a slow body, and with 415 for a content type other than JSON, which another
+    site's page could send without the browser asking first."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     if media_type.lower() != "application/json":
         raise HTTPException(415, "expected Content-Type: application/json")
@@ -114,9 +118,9 @@ async def read_body(request: Request, limit: int) -> bytes:
 def parse_rows(
     rows: list[dict[str, Any]], limit: int, folded: Counter[str]
 ) -> list[Dialogue]:
-    """Returns the dialogues of ``rows``. ``folded`` counts the parts of messages that are not
-    judged. Raises HTTPException with 413 for more than ``limit`` turns, which are counted before
-    they are parsed, and 422 for malformed rows."""
+    """Returns the dialogues of ``rows``. Counts in ``folded`` the parts of messages that are not
+    judged, by kind. Raises HTTPException with status 413 for more than ``limit`` turns, which are
+    counted before rows are parsed, and with 422 for a malformed row."""
     _check_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
     problems = {}
@@ -133,15 +137,15 @@ def parse_rows(
 
 
 def _check_turns(values: Iterable[object], limit: int) -> None:
-    """Raises HTTPException 413 if the lists and tuples in ``values`` have more than ``limit``
-    entries together."""
+    """Raises HTTPException with status 413 if the lists and tuples in ``values`` have more than
+    ``limit`` entries in total."""
     turns = sum(len(value) for value in values if isinstance(value, list | tuple))
     if turns > limit:
         raise HTTPException(413, f"{turns} turns in one request; at most {limit}")
 
 
 class ServeMetrics:
-    """The metrics of a server. They contain neither texts nor ids of dialogues."""
+    """The metrics of a server. They hold no text and no id of a dialogue."""
 
     def __init__(self, worker: JudgeWorker) -> None:
         self.registry = CollectorRegistry()
@@ -164,16 +168,16 @@ class ServeMetrics:
 
 
 class ScoreService:
-    """Answers requests to /score with the judgements of a worker's thread."""
+    """Answers requests to /score. A worker's thread computes the judgements."""
 
     def __init__(self, judge: Judge, limits: ServeLimits) -> None:
         self.judge, self.limits = judge, limits
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to ``request``. If the client leaves, or after the timeout, what waits
-        is neither parsed nor scored. Raises HTTPException for what is refused, with 503 if there
-        is no answer in time."""
+        """Returns the answer to ``request``. If the client disconnects or the timeout passes, its
+        rows that still wait are neither parsed nor scored. Raises HTTPException for a refused
+        request, with status 503 if there is no answer in time."""
         content = await read_body(request, self.limits.max_body << 20)
 
         async def wait_for_departure() -> None:
@@ -195,8 +199,8 @@ class ScoreService:
         return answer.result()
 
     async def _answer(self, content: bytes) -> dict[str, Any]:
-        """Returns the answer to a request with the body ``content``. Raises HTTPException for what
-        is refused."""
+        """Returns the answer to a request with the body ``content``. Raises HTTPException for a
+        refused request."""
         try:
             body = ScoreBody.model_validate_json(content)
         except ValidationError as error:
@@ -222,8 +226,8 @@ class ScoreService:
     async def _judgements(
         self, dialogues: Sequence[Dialogue], options: RowOptions
     ) -> list[Judgement]:
-        """Returns the judgements of all ``dialogues``. Raises HTTPException with 429 for a full
-        queue."""
+        """Returns the judgements of all ``dialogues`` under ``options``. Raises HTTPException with
+        status 429 if the queue is full."""
         waiting = self.worker.queue.qsize()
         if waiting and waiting + len(dialogues) > self.limits.max_waiting:
             seconds = str(min(60, math.ceil(waiting * self.worker.pace) + 1))
@@ -241,9 +245,11 @@ class ScoreService:
 
 
 def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
-    """Returns the application of ``service``, and starts the thread of its judge. Clients must send
-    ``token`` if there is one. ``host`` is the only address of this machine that a request may
-    name, because a web page names another one if its name was rebound to 127.0.0.1."""
+    """Returns the application of ``service`` and starts the thread of its judge.
+
+    Clients must send ``token`` unless it is None. If ``host`` is given, a request must name it as
+    its host. A web page whose name was rebound to 127.0.0.1 names another host and is refused.
+    """
     judge, worker = service.judge, service.worker
     worker.thread.start()
     metrics = ServeMetrics(worker)

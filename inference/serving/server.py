@@ -1,4 +1,4 @@
-"""Runs a judge as a server: who may use it, a socket, uvicorn, and a clean stop."""
+"""Runs a judge as a server: access, socket, uvicorn, and a clean stop."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
 def token_for(host: str) -> str | None:
-    """Returns the token of MEDAL_JUDGES_TOKEN, None if it is not set.
-
-    Raises ConfigError for a short token (the message does not show it), and if it is not set
-    although ``host`` is open to other machines.
-    """
+    """Returns the token in MEDAL_JUDGES_TOKEN, None if it is not set. Raises ConfigError if it is
+    too short, and if it is not set but ``host`` can be reached from other machines. Errors do not
+    show the token."""
     token = os.environ.get(TOKEN_VARIABLE)
     hint = f"Type: export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None and not is_loopback(host):
@@ -61,10 +59,14 @@ def serve(
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Answers requests to ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT, within
-    ``limits``. Clients must send ``token`` if there is one. Calls ``ready`` with the address
-    when it accepts connections. Port 0 means any free port. Accepted requests have 30 seconds to
-    finish, then their connections are closed. Raises MedalError if the port is in use."""
+    """Serves ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT. Port 0 is any free port.
+    Clients must send ``token`` unless it is None. ``limits`` are those of requests and of the
+    queue.
+
+    Calls ``ready`` with the address when it accepts connections. At the end, accepted requests have
+    30 seconds to finish before their connections are closed. Raises MedalError if the port is in
+    use.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)

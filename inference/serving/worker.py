@@ -24,21 +24,23 @@ _ROWS = 64  # dialogues of several requests that are scored together
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A dialogue that waits, how it is scored, and the future of its judgements."""
+    """A dialogue in the queue, the options to score it with, and the future of its judgements,
+    ``answer``."""
 
     dialogue: Dialogue
     options: Any
     answer: asyncio.Future[list[Judgement]]
 
     def settle(self, judgements: list[Judgement]) -> None:
-        """Sets ``judgements`` as the answer, in the event loop of the server."""
+        """Sets ``judgements`` as the result of ``answer``. It does so in the server's event loop,
+        from any thread."""
         if not self.answer.done():
             self.answer.set_result(judgements)
 
 
 class JudgeWorker:
-    """Scores the rows of ``queue`` in a thread, in the order in which they came. ``judged`` counts
-    dialogues, ``pace`` is the mean of the seconds of one."""
+    """Scores the rows of ``queue`` in a thread, in the order of their arrival. ``judged`` counts
+    dialogues. ``pace`` is the mean number of seconds for a dialogue."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
@@ -50,7 +52,7 @@ class JudgeWorker:
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
 
     def dollars_spent(self) -> float:
-        """Returns the US dollars paid for answers, over all models of the judge."""
+        """Returns the US dollars paid for answers, summed over the judge's language models."""
         limiters = {model.limiter for model in self.judge.language_models()} - {None}
         return sum(limiter.spent for limiter in limiters if limiter is not None)
 
@@ -75,7 +77,8 @@ class JudgeWorker:
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
         """Returns the judgements of each of ``dialogues`` under ``options``. If the judge fails on
-        several, each is tried alone. A dialogue on which it fails is unscored, with the reason."""
+        several dialogues, each is tried alone. A dialogue on which it fails alone gets judgements
+        without scores, which state the reason."""
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []
@@ -88,9 +91,12 @@ class JudgeWorker:
                 return [
                     self.score_rows([dialogue], options)[0] for dialogue in dialogues
                 ]
-            return [self._fail(dialogue, options, error) for dialogue in dialogues]
+            return [
+                self._failed_judgements(dialogue, options, error)
+                for dialogue in dialogues
+            ]
 
-    def _fail(
+    def _failed_judgements(
         self, dialogue: Dialogue, options: Any, error: Exception
     ) -> list[Judgement]:
         # The words of a bug may contain the text of a dialogue.

@@ -125,7 +125,7 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer(
     said.write_text("I cannot say.")
     first, asked = run()
     assert (first.scored, first.lasting, asked) == (0, 2, 2)
-    assert first.next_try == "--retry-failed scores 2 of them again"
+    assert first.retry_hint == "--retry-failed scores 2 of them again"
     assert run()[1] == 0
     assert run(retry_failed=True)[1] == 2
     numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]
@@ -133,5 +133,5 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer(
     second, asked = run(retry_failed=True)
     assert (second.scored, second.dialogues, asked) == (2, 2, 2)
     # Nothing can score a chat without an answer, so nobody is told to try.
-    assert (second.lasting, second.next_try) == (0, "")
+    assert (second.lasting, second.retry_hint) == (0, "")
     assert run(retry_failed=True)[1] == 0

@@ -11,7 +11,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import RunRows, TrainingExample
-from medal_judges.training.run import facts_of_start, learnable
+from medal_judges.training.run import facts_of_start_judge, learnable_dimensions
 
 
 def test_only_takes_known_dimensions() -> None:
@@ -29,7 +29,7 @@ def test_only_takes_known_dimensions() -> None:
 
     def learnt(*only: str) -> set[str]:
         changed = config.model_copy(update={"only": only or None})
-        return {dimension.name for dimension in learnable(changed, rubric, rows)}
+        return {d.name for d in learnable_dimensions(changed, rubric, rows)}
 
     assert learnt("overall") == {"overall"}
     assert learnt() == {"overall", "unsafe"}
@@ -42,5 +42,5 @@ def test_only_takes_known_dimensions() -> None:
 def test_a_judge_names_what_every_start_before_it_learnt_from(tmp_path: Path) -> None:
     entries = [{"part": part, "source": part} for part in ("train", "start", "test")]
     (tmp_path / "data.json").write_text(json.dumps(entries))
-    sources = [entry["source"] for entry in facts_of_start(tmp_path)]
+    sources = [entry["source"] for entry in facts_of_start_judge(tmp_path)]
     assert sources == ["train", "start"]

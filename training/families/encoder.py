@@ -21,14 +21,14 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> EncoderJudge:
-    """Returns a judge with the settings ``config`` on the pretrained base, with a new head for
-    ``dimensions``. ``args`` are the training arguments."""
+    """Returns an untrained judge, the pretrained base with new heads for ``dimensions``. ``config``
+    are the settings of the run. ``args`` are the training arguments."""
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Returns a judge that ``trainer``, a class derived from JudgeTrainer, has trained on
-    ``rows``."""
+    """Trains a judge by steps on ``rows``. ``trainer`` holds the settings. Returns the judge on the
+    main process, and None on the others."""
     return fit_by_steps(rows, trainer, new_judge)

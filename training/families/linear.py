@@ -1,5 +1,5 @@
-"""The family ``linear`` in a run: reads every dialogue once, searches the settings of its heads on
-held-out rows, fits and calibrates them."""
+"""Trains a judge of the family ``linear``: encodes every dialogue once, chooses the settings of
+each head on held-out rows, then fits and calibrates the heads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MLP_GRID: dict[str, tuple[Any, ...]] = {
 
 
 def check_grid(model: LinearConfig) -> None:
-    """Raises ConfigError for a grid of ``model`` that does not fit its head."""
+    """Raises ConfigError if the grid in ``model`` has a key that its head does not use."""
     names = set(LINEAR_GRID)
     if model.head == "mlp_classifier":
         names = {"classes", *MLPClassifier().get_params()}
@@ -60,11 +60,11 @@ def check_grid(model: LinearConfig) -> None:
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
-    """Returns the judge of ``trainer`` fitted on ``rows``.
+    """Trains a linear judge on ``rows``. ``trainer`` holds its settings and dimensions.
 
-    Settings are chosen on validation rows, by cross-validation if there are none. The heads of the
-    judge are fitted on the training rows alone. Raises ConfigError for a grid that does not fit the
-    head, and what ``fit_head`` raises.
+    The settings of a head are chosen on validation rows, or by cross-validation if there are none.
+    The heads of the judge are fitted on the training rows alone. Raises ConfigError for a grid that
+    does not fit the head, and for labels that a head cannot learn (``fit_head``).
     """
     config = trainer.config
     model = config.model
@@ -72,7 +72,7 @@ def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
     check_grid(model)
     torch.manual_seed(config.seed)
     judge = LinearJudge.create(model, trainer.dimensions, name=config.name)
-    search = search_of(judge, rows.train, rows.validation, config.seed)
+    search = head_search(judge, rows.train, rows.validation, config.seed)
     train = np.arange(len(rows.train))
     for dimension in trainer.dimensions:
         name, settings = dimension.name, search.best(dimension)
@@ -84,14 +84,14 @@ def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
     return judge
 
 
-def search_of(
+def head_search(
     judge: LinearJudge,
     train: Sequence[TrainingExample],
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Returns the search for the heads of ``judge``, whose reader is fitted on ``train``.
-    ``validation`` are the rows to choose settings on. ``seed`` draws the folds."""
+    """Fits the reader of ``judge`` on ``train``, then returns the search for the settings of the
+    heads. ``validation`` are the rows that choose the settings. ``seed`` draws the folds."""
     reader, examples = judge.reader, [*train, *validation]
     readings = _read(judge, examples)
     reader.scale = fit_scale(reader, train, readings)
@@ -118,7 +118,8 @@ def _read(
     judge: LinearJudge,
     examples: Sequence[TrainingExample],
 ) -> list[TurnReading]:
-    """Returns the reading of each example, with equal texts encoded once."""
+    """Returns the vectors and features of the turns of each example. Equal texts are encoded
+    once."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
@@ -133,10 +134,13 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[TurnReading],
 ) -> TurnScale:
-    """Returns the mean and deviation by role of the features of turns, and the mean of their
-    vectors, from the ``readings`` that ``reader`` made of the first ``train`` rows. Each source
-    counts the same. With ``reading: answers`` the features come from turns with an earlier turn
-    to compare with."""
+    """Returns the means and deviations that standardise the features of turns, by role, and the
+    mean of the turns' vectors.
+
+    They come from ``readings``, of which the first belong to the rows ``train``. Each source has
+    the same weight. With ``reading: answers`` only turns that have an earlier turn to be compared
+    with count.
+    """
     scale = TurnScale.neutral(len(reader.config.names), reader.turn_width)
     is_similarity = np.isin(reader.config.names, SIMILARITY_NAMES)
     readings_by_source: dict[str, list[TurnReading]] = {}
@@ -178,10 +182,13 @@ def folds_of(
     model: LinearConfig,
     seed: int,
 ) -> Folds:
-    """Returns folds of ``examples``: (rows to fit on, rows to choose on). Rows after the first
-    ``train`` are validation rows and make one fold. Without them the training rows make as many
-    folds as ``model`` says, with whole groups together, or one fold for each chatbot. ``seed``
-    draws them. Rows of a single group have no folds."""
+    """Returns the folds of ``examples``, pairs of (rows to fit on, rows to choose settings on).
+
+    The first ``train`` examples are training rows, the others are validation rows. With validation
+    rows there is one fold. Without them, ``model`` says how many folds the training rows make, or
+    that each chatbot is a fold. A group of rows is never divided. ``seed`` draws the folds. Returns
+    none if there is only one group.
+    """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
     if model.fold_by == "chatbot":
@@ -205,11 +212,10 @@ def folds_of(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses the settings of each dimension's head by their agreement with people on held-out
-    rows.
+    """Chooses the settings of each dimension's head by agreement with people on held-out rows.
 
-    ``columns`` [n, C] are the features that ``reader`` made of the ``examples``. ``folds`` are the
-    pairs (rows to fit on, rows to choose on) that ``folds_of`` returns. ``seed`` is for fitting.
+    ``columns`` [n, C] are the features that ``reader`` computed for the ``examples``. ``folds`` are
+    the pairs of ``folds_of``. ``seed`` is for fitting.
     """
 
     reader: DialogueReader
@@ -223,7 +229,7 @@ class Search:
         return self.reader.config
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
-        """Returns every combination of the values of the grid for ``dimension``."""
+        """Returns every combination of the values in the grid for ``dimension``."""
         head = self.config.head_of(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
@@ -235,8 +241,8 @@ class Search:
         return list(ParameterGrid(grid))
 
     def best(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the settings of ``dimension`` with the highest agreement. The first of equal ones
-        wins."""
+        """Returns the settings with the highest agreement on ``dimension``. Of equal ones, the
+        first in the grid wins."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -256,11 +262,10 @@ class Search:
         settings: Mapping[str, Any],
     ) -> float:
         """Returns how well heads with ``settings`` agree with people on held-out rows of
-        ``dimension``: Spearman's ρ, or AUC if it is binary. It is the mean over folds and
-        sources, and NaN if it is undefined in all.
+        ``dimension``. The measure is Spearman's ρ, or AUC for a binary dimension.
 
-        A negative ρ is a bad value, not a strong one (ORALIS, which tunes for positive
-        correlation).
+        It is the mean over folds and sources, and NaN if none of them has a value. A negative ρ is
+        a bad value, not a strong one (ORALIS tunes for positive correlation).
         """
         values: list[float] = []
         for train, held_out in self.folds:
@@ -275,8 +280,8 @@ class Search:
         units: Floats,
         rows: np.ndarray,
     ) -> dict[str, float]:
-        """Returns the agreement of the scores ``units`` [n] of ``rows`` [n] with people on
-        ``dimension``."""
+        """Returns the agreement of the scores ``units`` [k] of the examples ``rows`` [k] with
+        people on ``dimension``."""
         name = dimension.name
         examples = [self.examples[row] for row in rows]
         human = [example.human.get(name, np.nan) for example in examples]
@@ -290,7 +295,7 @@ class Search:
         dimension: Dimension,
         settings: Mapping[str, Any],
     ) -> FittedHead:
-        """Returns the head of ``dimension`` with ``settings``, fitted on ``rows``."""
+        """Returns a head of ``dimension`` with ``settings``, fitted on the examples ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
@@ -301,9 +306,10 @@ class Search:
         settings: Mapping[str, Any],
         method: str,
     ) -> Calibration | None:
-        """Returns what ``method`` fits on the scores of labelled rows for ``dimension``, by heads
-        with ``settings`` that have not learnt from these rows. Returns None if there is nothing
-        to fit, because a classifier has its own distribution."""
+        """Returns the calibration of ``dimension``, fitted by ``method`` on held-out scores. These
+        come from heads with ``settings`` that have not learnt from the rows they score. Returns
+        None if fewer than 20 rows have a score, and for an MLP classifier unless ``method`` is
+        ``isotonic``."""
         head = self.config.head_of(dimension.kind)
         if method == "none" or not self.folds:
             return None
@@ -337,8 +343,8 @@ class Search:
         dimension: Dimension,
         settings: Mapping[str, Any],
     ) -> tuple[Floats, Floats]:
-        """Returns the scores [n] of labelled rows by heads that have not learnt from them, and the
-        labels [n], both on [0, 1]."""
+        """Returns the scores [k] of labelled rows and their labels [k], both on [0, 1]. Each row is
+        scored by a head that has not learnt from it."""
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
         scores, labelled = [], []

@@ -1,4 +1,5 @@
-"""The family ``lora`` in a run: adapters with a head, or with answers to a prompt."""
+"""Trains a judge of the family ``lora``: adapters with a score head, or adapters that write answers
+to a prompt."""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Returns a judge that ``trainer`` has trained on ``rows``: one that scores, or one that writes
-    answers."""
+    """Trains a judge on ``rows`` by steps. ``trainer`` holds the settings, which say whether the
+    judge has a score head or writes answers. Returns the judge on the main process, and None on the
+    others."""
     if trainer.config.model.head == "generative":
         return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
     return fit_by_steps(rows, trainer, new_judge)
@@ -44,8 +46,9 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
-    """Returns a judge with the settings ``config`` and new adapters on the pretrained base, which
-    scores ``dimensions`` or writes answers about them. ``args`` are the training arguments."""
+    """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters, and new
+    heads unless it writes answers. ``config`` are the settings of the run. ``args`` are the
+    training arguments."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -62,10 +65,12 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a row for each prompt of ``judge`` on ``examples`` and its answer: token ids, where
-    the answer ``start``s, and what ``beyond_window`` counts. Rows are cached in the file
-    ``cache``. Examples that fit into no prompt have no row, because the judge could not score
-    them."""
+    """Returns a dataset with a row for each prompt of ``judge`` on ``examples``. An example that
+    fits into no prompt has no row, because the judge could not score it.
+
+    A row has the token ids of the prompt and of its answer, the place at which the answer starts,
+    and the counts of ``beyond_window``. Rows are cached in the file ``cache``.
+    """
     rows: list[dict[str, Any]] = []
     unread = 0
     for number, example in enumerate(examples):
@@ -95,8 +100,9 @@ def _answers(
     request: ScoreRequest,
     example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
-    """Returns the token ids of an example's prompts and answers. Raises ConfigError for an example
-    whose labels answer no question in full."""
+    """Returns a pair of token ids (prompt, answer) for each prompt of ``judge`` on ``example``,
+    whose dialogue is in ``request``. Raises ConfigError if the labels answer no question
+    completely."""
     units: dict[str, float] = {}
     lacking = []
     for dimension in judge.dimensions:
@@ -118,12 +124,11 @@ def _answers(
 
 
 class AnswerCollator(JudgeCollator):
-    """Pads rows of prompts with their answers.
+    """Makes a batch of rows with a prompt and its answer, padded to one length T.
 
-    A batch has ``input_ids`` and ``attention_mask`` [B, T], ``logits_to_keep`` [places] and
-    ``labels`` [B, places]. ``logits_to_keep`` are the positions at which the network has to compute
-    logits: the ones before a token of an answer in any row. ``labels`` is the token after each of
-    them, or -1 if it is not part of the row's answer.
+    ``input_ids`` and ``attention_mask`` have the shape [B, T]. ``logits_to_keep`` [P] are the
+    positions whose next token belongs to an answer in any row. ``labels`` [B, P] are these next
+    tokens, -1 where the token is not part of the row's answer.
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -142,8 +147,8 @@ class AnswerCollator(JudgeCollator):
 
 
 class AnswerTrainer(JudgeTrainer):
-    """Trains a generative judge on the tokens of its answers. Validation has only a loss: writing
-    every answer out would cost more than the rest of it."""
+    """Trains a generative judge on the tokens of its answers. Validation measures the loss alone,
+    because writing the answers would take longer than the training."""
 
     dataset = staticmethod(answer_dataset)
     measures = False
@@ -159,8 +164,9 @@ class AnswerTrainer(JudgeTrainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the mean cross-entropy [B] of the ``logits`` [B, T, words] of each row's answer,
-        whose ids are ``targets`` [B, T]. Long answers count no more than short ones."""
+        """Returns the mean cross-entropy [B] of the answer of each row. ``logits`` are [B, P,
+        vocabulary], ``targets`` [B, P] are token ids, -1 for none. A long answer has the same
+        weight as a short one."""
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
             targets,
@@ -175,5 +181,5 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits nothing for ``dataset`` and ``method``, because a generative judge writes its
-        numbers."""
+        """Does nothing with ``dataset`` and ``method``. A generative judge writes its numbers,
+        which need no calibration."""

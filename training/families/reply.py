@@ -1,8 +1,6 @@
-"""Trains the reply models: which user turn followed this answer? They read no ratings.
-
-Each of the two learns on half of the dialogues (by a hash of the group), so that the model that
-reads a training dialogue has not learnt from it.
-"""
+"""Trains the reply models, which learn which user turn followed an answer. They read no ratings.
+Each of the two learns on half of the dialogues, divided by a hash of the group. A training dialogue
+is read by the model that has not learnt from it."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def half_of(
     group: str,
     seed: int,
 ) -> int:
-    """Returns the half, 0 or 1, that the dialogues of ``group`` belong to under ``seed``."""
+    """Returns the half, 0 or 1, of the dialogues of ``group``. ``seed`` changes the halves."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -40,11 +38,12 @@ def fit_reactions(
     seed: int,
     budget: int,
 ) -> Reactions:
-    """Returns the reply models, trained on ``examples``, and the vectors of the reactions.
-    ``reader`` and its ``readings`` have the vectors of the turns. ``seed`` draws the halves,
-    ``budget`` is the number of tokens in a batch.
+    """Trains the two reply models on ``examples``, and returns them with the vectors of the
+    reactions.
 
-    Raises ConfigError if one of them has too few answered turns to learn from.
+    ``readings`` hold the vectors of the turns, computed by ``reader``. ``seed`` draws the halves.
+    ``budget`` is the number of tokens in a batch. Raises ConfigError if a half has too few answered
+    turns.
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
@@ -85,8 +84,9 @@ def _pairs(
     reading: TurnReading,
     numbers: np.ndarray,
 ) -> list[Tensor]:
-    """Returns (turn, before, earlier, measures, next turn, number of its text) of every assistant
-    turn that a user answered, without the opening turn. ``numbers`` are equal for equal texts."""
+    """Returns six tensors with a row for each assistant turn that a user answered, without the
+    opening turn: (turn, turn before it, earlier turns, measures, next turn, number of the next
+    turn's text). ``numbers`` gives equal texts one number."""
     roles = reading.roles
     # Neither the opening turn nor the last one.
     turns = np.arange(1, max(1, min(len(roles) - 1, _MOST_TURNS)))
@@ -107,8 +107,8 @@ def train_reply(
     pairs: Sequence[Tensor],
     generator: torch.Generator,
 ) -> None:
-    """Trains ``model`` in place on ``pairs`` of vectors by symmetric InfoNCE over batches, in the
-    order that ``generator`` draws. Equal replies are not negatives of each other."""
+    """Trains ``model`` in place on ``pairs`` of vectors. The loss is a symmetric InfoNCE within a
+    batch. Equal replies are not negatives of each other. ``generator`` shuffles the pairs."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LEARNING_RATE, weight_decay=0.05
     )

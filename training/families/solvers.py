@@ -23,8 +23,8 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(slots=True)
 class Labelled:
-    """The labelled rows of a dimension: columns ``x`` [n, C], labels ``y`` [n] on [0, 1], the
-    ``sources`` [n], and ``weights`` [n], with which every source counts the same."""
+    """The rows with a label of one dimension: features ``x`` [n, C], labels ``y`` [n] on [0, 1],
+    ``sources`` [n], and ``weights`` [n], which give every source the same total weight."""
 
     x: Floats
     y: Floats
@@ -45,18 +45,18 @@ class Labelled:
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
-        """Returns the mean of ``values`` [n, ...] of each source, in the order of their names."""
+        """Returns the mean of ``values`` [n, ...] in each source, sorted by the source's name."""
         names = np.unique(self.sources)
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
     def centre(self, values: Floats) -> Floats:
-        """Returns ``values`` [n, ...] less the mean of their source."""
+        """Returns ``values`` [n, ...] minus the mean of the row's source."""
         _, numbers = np.unique(self.sources, return_inverse=True)
         differences: Floats = values - self.source_means(values)[numbers]
         return differences
 
     def deviation(self, values: Floats) -> Floats:
-        """Returns the deviation of ``values`` [n, ...] within sources."""
+        """Returns the standard deviation of ``values`` [n, ...] within sources."""
         squares = np.average(self.centre(values) ** 2, axis=0, weights=self.weights)
         return np.asarray(np.sqrt(squares))
 
@@ -69,10 +69,12 @@ def fit_head(
     settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
-    """Returns the head of ``dimension`` fitted on the ``columns`` [n, C] that ``reader`` makes of
-    the ``examples``. ``settings`` are one choice from the ``grid`` of LinearConfig. ``seed``
-    draws folds. Raises ConfigError if no example has a label, or if a logistic head has one
-    label only."""
+    """Returns the head of ``dimension``, fitted on the features ``columns`` [n, C] that ``reader``
+    computed for the ``examples``.
+
+    ``settings`` are one combination of the ``grid`` of LinearConfig. ``seed`` draws folds. Raises
+    ConfigError if no example has a label, and for a logistic head if all labels are equal.
+    """
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
     if not rows:
@@ -112,9 +114,12 @@ def _ridge(
     stretch: bool,
     priors: Floats,
 ) -> tuple[Floats, float]:
-    """Returns weights [C] and bias. Every source is centred on its own mean: a judge learns what is
-    better within a source, not which source was rated higher. The mean dialogue of the sources
-    scores the mean of their labels."""
+    """Fits a ridge regression and returns its weights [C] and bias.
+
+    Features and labels are centred on the mean of their source. So a judge learns what is better
+    within a source, not which source was rated higher. The bias gives a dialogue with mean features
+    the mean label.
+    """
     x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
     weights = solver.fit(x * scale, y, sample_weight=labelled.weights).coef_ * scale
@@ -141,7 +146,8 @@ def _logistic(
     alpha: float,
     name: str,
 ) -> tuple[Floats, float]:
-    """Returns weights [C] and bias of the logit. Raises ConfigError for one label only."""
+    """Fits a logistic regression and returns its weights [C] and its bias, in logits. Raises
+    ConfigError if all labels are equal."""
     labels = labelled.y >= 0.5
     if labels.all() or not labels.any():
         raise ConfigError(f"all training labels of {name!r} are the same. Leave it out")
@@ -158,7 +164,8 @@ def _mlp(
     settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
-    """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, classes], rounded."""
+    """Returns a head whose MLP predicts whole-number classes. Labels on [0, 1] become classes by
+    Equation 1 of ORALIS, rounded."""
     network = dict(settings)
     top = network.pop("classes")
     classes = np.floor(labelled.y * top + 0.5).astype(int)

@@ -42,7 +42,7 @@ def align(
     report = ReadingReport(strict=True)
     rows = load_spec(labels, reading=report, options=reading)
     report.show()
-    choice = choose_judge(judge, settings, device=device).spending(max_cost)
+    choice = choose_judge(judge, settings, device=device).with_spending(max_cost)
     names = dict.fromkeys(
         label.dimension for label in reading.column_map.labels.values()
     )

@@ -101,8 +101,8 @@ def label(
         console.print(rich_table(table))
     for reason, count in summary.failures.most_common():
         console.print(f"without a label: {count} x {reason}", soft_wrap=True)
-    if report.next_try:
-        console.print(f"  {report.next_try}")
+    if report.retry_hint:
+        console.print(f"  {report.retry_hint}")
     counts = ", ".join(
         f"{count} {kind}" for kind, count in sorted(summary.kinds.items())
     )
@@ -123,7 +123,7 @@ def _load(
     choices = {_LABELS: labeller}
     if users != "skip":
         settings = []
-        if user_judge is None and labeller.speaks:
+        if user_judge is None and labeller.uses_llm:
             settings = [f"llm={json.dumps(labeller.llm())}"]
         choices[_USERS] = choose_judge(user_judge or USER_JUDGE, settings)
     if users == "only":
@@ -133,7 +133,7 @@ def _load(
     models: list[LanguageModel] = []
     for task, choice in choices.items():
         if choice.asks_server or not pays:  # a limit is refused if nothing is paid
-            choice = choice.spending(max_cost)
+            choice = choice.with_spending(max_cost)
         judges[task] = choice.load()
         models += judges[task].language_models()
     limiters = [model.limiter for model in models if model.limiter is not None]

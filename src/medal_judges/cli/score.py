@@ -79,7 +79,7 @@ def score(
     Example: medal score chats.jsonl --out scores.jsonl
     """
     choice = choose_judge(judge, settings, device=device)
-    choice = choice.spending(max_cost, dry_run=dry_run)
+    choice = choice.with_spending(max_cost, dry_run=dry_run)
     out_file = None
     if out != "-" and not dry_run:
         out_file = Path(out)
@@ -115,7 +115,7 @@ def score(
     report_of_reading.show(always=True)
     lines = list(report.lines(loaded.languages))
     if report.coverage is not None and report.coverage >= min_coverage:
-        lines += report.means()
+        lines += report.mean_lines()
     typer.echo(printable("\n".join(lines)), err=True)
     cached = cached_answers([loaded])
     if cached is not None:

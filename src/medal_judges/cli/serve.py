@@ -44,7 +44,7 @@ def serve(
     from medal_judges.inference.serving.server import token_for
 
     token = token_for(host)  # before a judge is loaded for nothing
-    loaded = choose_judge(judge, settings, device=device).spending(max_cost).load()
+    loaded = choose_judge(judge, settings, device=device).with_spending(max_cost).load()
     # Each window would warn about languages and truncation; judgements have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
     # nor what any client sends

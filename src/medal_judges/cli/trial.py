@@ -73,7 +73,7 @@ def trial(
             path, judge_settings, device=device, strict=len(named) == 1
         )
         if choice.asks_server:
-            choice = choice.spending(max_cost)
+            choice = choice.with_spending(max_cost)
         judge = choice.load()
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))

@@ -76,7 +76,7 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
     ConfigError for a limit on a judge without cost or on a loaded judge.
     """
     if not isinstance(judge, Judge):
-        return choose_judge(str(judge)).spending(max_cost).load()
+        return choose_judge(str(judge)).with_spending(max_cost).load()
     if max_cost is not None:
         raise ConfigError(
             "max_cost needs the name of a judge, not a loaded judge",

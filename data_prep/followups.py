@@ -18,8 +18,8 @@ from medal_judges.data_prep.jobs import (
     Agents,
     Answer,
     JobRunner,
-    beside,
-    settings_content,
+    answer_settings,
+    path_beside,
 )
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
 from medal_judges.models.llm.protocol import ChatRequest, Message
@@ -40,9 +40,10 @@ _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itsel
 class PoolGeneration(Config):
     """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
-    Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
-    ``signs``. ``strategy``: ``selfmap`` if the model that will judge proposes the pool, ``craft``
-    if other models do (``judge`` names the one that will judge); None if any model may judge.
+    Each model of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of
+    each of ``signs``. ``strategy`` is ``selfmap`` if the model that will judge proposes the pool,
+    ``craft`` if other models do, and None if any model may judge. ``judge`` names the model that
+    will judge, for ``craft``.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(
@@ -68,7 +69,8 @@ class PoolGeneration(Config):
 
 @dataclass(slots=True)
 class Proposal:
-    """Sample number ``k`` of one model for one sign; ``text`` is the answer."""
+    """One request to a model for follow-ups with ``sign``. ``k`` is the number of the sample.
+    ``text`` is the answer, None until it arrives."""
 
     id: str
     sign: Sign
@@ -78,7 +80,7 @@ class Proposal:
 
 
 class PoolRunner(JobRunner[Proposal]):
-    """Asks one model for all its samples."""
+    """Asks one model for follow-ups: all samples of all signs."""
 
     def __init__(
         self,
@@ -92,22 +94,22 @@ class PoolRunner(JobRunner[Proposal]):
         self.prompt = load_prompt(_PROMPTS, ("count",), parts)
         # What decides an answer, by content: an edited prompt asks anew.
         settings = config.model_dump(mode="json", exclude={"llms"})
-        made_by = content_hash([settings, self.prompt.hash, settings_content(llm)])
+        made_by = content_hash([settings, self.prompt.hash, answer_settings(llm)])
         self.jobs: dict[str, Proposal] = {}
         for sign in config.signs:
             for k in range(config.samples):
                 id = f"{made_by}:{sign}:{k}"
                 self.jobs[id] = Proposal(id, sign, k)
-        self.replay()
+        self.replay_journal()
         self.active = {id: job for id, job in self.jobs.items() if job.text is None}
 
-    def begin(self, id: str) -> Proposal | None:
+    def begin_job(self, id: str) -> Proposal | None:
         return self.jobs[id]
 
-    def replays(self, answer: Answer) -> bool:
+    def belongs_to_run(self, answer: Answer) -> bool:
         return answer.id in self.jobs
 
-    def request(self, job: Proposal) -> ChatRequest:
+    def make_request(self, job: Proposal) -> ChatRequest:
         values = {"count": self.config.count}
         context = self.prompt.text("context", values)
         text = f"{context} {self.prompt.text(job.sign, values)}"
@@ -119,19 +121,19 @@ class PoolRunner(JobRunner[Proposal]):
             seed=job.k,
         )
 
-    def apply(self, job: Proposal, answer: Answer) -> None:
+    def apply_answer(self, job: Proposal, answer: Answer) -> None:
         job.text = answer.answer
         self.active.pop(job.id, None)
 
 
 def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
-    """Returns the pool ``name`` that the models of ``config`` propose, one model after the other,
-    without repeats (letter case and punctuation aside). Nobody has reviewed it. Returns None if
-    no response has a list.
+    """Returns the pool ``name`` of follow-ups that the models of ``config`` propose, one model
+    after another. Repeats are dropped, also if they differ in case or punctuation. Nobody has
+    reviewed the pool. Returns None if no answer has a list.
 
-    Resumes an interrupted run from the journal of the file ``out``.
+    Resumes an interrupted run from the journal beside the file ``out``.
     """
-    journal = Journal(beside(out, "answers"))
+    journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
     for setting in config.llms:
         runner = PoolRunner(config, llm_config(setting), journal)
@@ -161,9 +163,9 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 
 def parse_list(answer: str) -> list[str]:
-    """Returns the utterances of the numbered or bulleted list in ``answer``, without quotation
-    marks around them. Skips other lines and long ones, which are the model's comments on its
-    list."""
+    """Returns the utterances in the numbered or bulleted list of ``answer``, without quotation
+    marks around them. Skips lines outside the list, and long lines, which are comments of the
+    model."""
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

@@ -42,7 +42,8 @@ START_AGAIN = "Type another --out, or start again from the beginning with --over
 class Answer:
     """One line of the journal: the answer to the question ``stage`` of the job ``id``.
 
-    ``cut``: truncated at its token limit. ``usage``: Usage.to_record().
+    ``cut``: whether the answer was truncated at its token limit. ``usage``: the record of its
+    Usage.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Answer:
     usage: dict[str, float] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the line of the journal. It has ``cut`` only if that is set."""
+        """Returns the answer as a line of the journal, without ``cut`` if it is False."""
         record = asdict(self)
         if not self.cut:
             del record["cut"]
@@ -65,9 +66,10 @@ def parse_answer(record: object) -> Answer:
     return parse(Answer, record)
 
 
-def settings_content(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns the settings of the model ``llm`` that decide its answers, files and folders by their
-    content. ``connection`` names the settings that say where the model is served and how fast."""
+def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
+    """Returns the settings of the model ``llm`` that can change its answers. A setting that names a
+    file or folder is replaced by a hash of its content. ``connection`` names settings to leave out,
+    which say where the model is served and how fast."""
     settings = {}
     for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
         if name not in connection:
@@ -76,8 +78,8 @@ def settings_content(llm: LLMConfig, connection: Container[str] = ()) -> dict[st
 
 
 class Agents:
-    """The language models of a run by agent name. Each is loaded when it is first needed; agents
-    with equal settings share one model."""
+    """The language models of a run, by agent name. A model is loaded when it is first needed.
+    Agents with equal settings share one model."""
 
     def __init__(self, settings: Mapping[str, LLMConfig]) -> None:
         self.settings = settings
@@ -91,10 +93,10 @@ class Agents:
         return self.loaded[key]
 
     def limit_cost(self, max_cost: float) -> None:
-        """Let all paid models together spend at most ``max_cost`` US dollars.
+        """Lets all paid models together spend at most ``max_cost`` US dollars.
 
-        Raises ConfigError if no model is behind an API, if the price of a model is unknown, or if a
-        model has its own limit.
+        Raises ConfigError if no model is behind an API, if a model's price is unknown, or if a
+        model has a limit already.
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
@@ -125,7 +127,8 @@ Receive = Callable[[J, Completion], None]
 
 
 class _Call(Generic[J]):
-    """The open questions of a round to one model. ``error``: what its thread raised."""
+    """The open questions of one round to one ``model``. ``error`` is the exception that its thread
+    raised, if any."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -137,8 +140,8 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Sends the requests to a server, in a thread that sends no more after ``stop``. It is a
-        daemon: a server may be silent for minutes, and a batch for hours."""
+        """Sends the requests to a server, in a new thread. After ``stop`` is set, the thread sends
+        no more requests. It is a daemon thread, because a server may be silent for minutes."""
 
         def until_stopped(index: int, completion: Completion) -> None:
             # even after a stop: the answer is paid for
@@ -157,7 +160,8 @@ class _Call(Generic[J]):
         threading.Thread(target=serve, daemon=True).start()
 
     def run_local(self, receive: Receive[J], per_call: int) -> None:
-        """Sends the requests to a local model, ``per_call`` at a time."""
+        """Sends the requests to a local model, ``per_call`` at a time, and waits for the
+        answers."""
         for window in windows(zip(self.jobs, self.requests, strict=True), per_call):
             completions = self.model.chat([request for _, request in window])
             for (job, _), completion in zip(window, completions, strict=True):
@@ -166,11 +170,11 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Runs jobs until none is left.
+    """Runs jobs until none has an open question.
 
-    ``active``: the jobs with an open question. ``waiting``: jobs that failed ``failures`` times in
-    a row, with the reason; the same command tries them again. ``usage`` and ``requests``: what this
-    run paid for; ``cached``: its answers from the cache.
+    ``active`` has the jobs with an open question. ``waiting`` has the jobs that failed ``failures``
+    times in a row, with the reason. Running the same command again retries them. ``usage`` and
+    ``requests`` are what this run paid for. ``cached`` counts its answers from the cache.
     """
 
     def __init__(
@@ -197,78 +201,79 @@ class JobRunner(ABC, Generic[J]):
         self._closed = False
 
     @abstractmethod
-    def begin(self, id: str) -> J | None:
-        """Returns a new job for the first answer to ``id`` in the journal. Returns None if this run
-        has no such job."""
+    def begin_job(self, id: str) -> J | None:
+        """Returns a new job for ``id``, of which the journal has an answer. Returns None if this
+        run has no such job."""
 
     @abstractmethod
-    def request(self, job: J) -> ChatRequest:
+    def make_request(self, job: J) -> ChatRequest:
         """Returns the request for the open question of ``job``."""
 
     @abstractmethod
-    def apply(self, job: J, answer: Answer) -> None:
-        """Change the state of ``job`` by an answer, live or replayed. Removes a finished job from
-        ``active``."""
+    def apply_answer(self, job: J, answer: Answer) -> None:
+        """Changes the state of ``job`` by ``answer``, which is new or from the journal. Removes a
+        finished job from ``active``."""
 
-    def agent(self, job: J) -> str:
-        """Returns the name of the agent that answers next in ``job``. By default it is the only
+    def next_agent(self, job: J) -> str:
+        """Returns the name of the agent that answers next in ``job``. By default this is the only
         agent."""
         return next(iter(self.agents.settings))
 
-    def fill(self) -> None:
-        """Adds jobs to ``active``. It is called before each round."""
+    def activate_jobs(self) -> None:
+        """Adds jobs to ``active``. Called before each round."""
 
     def on_answer(self, job: J) -> None:
-        """Called after each live answer, once it is applied."""
+        """Called after each new answer has been applied to ``job``. Does nothing by default."""
 
     def flush(self) -> None:
-        """Makes the answers durable. It is called after each round."""
+        """Makes the answers durable. Called after each round."""
         self.journal.sync()
 
-    def replays(self, answer: Answer) -> bool:
-        """Returns whether an answer in the journal belongs to this run."""
+    def belongs_to_run(self, answer: Answer) -> bool:
+        """Returns whether ``answer``, a line of the journal, belongs to a job of this run."""
         return True
 
-    def replay(self) -> None:
-        """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
+    def replay_journal(self) -> None:
+        """Applies the answers that earlier runs wrote to the journal. Raises DataError with the
+        line number if a line is damaged, and MedalError if an answer does not fit this run."""
         self.journal.require_run()
         for answer in self.journal.records(parse_answer):
-            if self.replays(answer):
-                self._take(answer)
+            if self.belongs_to_run(answer):
+                self._apply_to_job(answer)
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
         """Sends questions until no job is active. ``progress`` is called after each answer.
 
-        Raises CostLimitError at the limit of cost and MedalError if an agent does not answer. All
-        answers are then in the journal, and the same command resumes.
+        Raises CostLimitError at the cost limit, and MedalError if an agent does not answer. All
+        answers so far are then in the journal, and the same command resumes.
         """
         try:
             if self.max_cost is not None:
                 self.agents.limit_cost(self.max_cost)
             while True:
-                self.fill()
+                self.activate_jobs()
                 if not self.active:
                     break
-                self._round(progress or (lambda: None))
+                self._run_round(progress or (lambda: None))
                 self.flush()
         finally:
             with self._lock:
                 self._closed = True
             self.journal.sync()
 
-    def _round(self, progress: Callable[[], None]) -> None:
-        """Sends the open question of each active job to its model.
+    def _run_round(self, progress: Callable[[], None]) -> None:
+        """Sends the open question of each active job to its model, and waits for the answers.
 
-        Raises the first error of a server once the other servers have answered; CostLimitError only
-        if nothing was answered. If this thread is stopped (Ctrl-C) or a local model fails, no
-        server gets another request.
+        If a server fails, raises its error once the other servers have answered. Raises
+        CostLimitError only if nothing was answered. If this thread is interrupted (Ctrl-C) or a
+        local model fails, no server gets another request.
         """
         calls: dict[int, _Call[J]] = {}
         for job in self.active.values():
-            model = self.agents.get(self.agent(job))
+            model = self.agents.get(self.next_agent(job))
             call = calls.setdefault(id(model), _Call(model))
             call.jobs.append(job)
-            call.requests.append(self.request(job))
+            call.requests.append(self.make_request(job))
         answered = self.requests + self.cached
         stop = threading.Event()
 
@@ -306,9 +311,10 @@ class JobRunner(ABC, Generic[J]):
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
-        """Counts an answer, writes it into the journal and applies it. A failed request leaves its
-        job open; after ``failures`` in a row the job waits for the next run."""
-        agent = self.agent(job)
+        """Counts ``completion``, writes it to the journal and applies it to ``job``. A failed
+        request leaves the job open. After ``failures`` failures in a row, the job waits for the
+        next run."""
+        agent = self.next_agent(job)
         usage = completion.usage
         if usage.from_cache:
             self.cached += 1
@@ -343,12 +349,13 @@ class JobRunner(ABC, Generic[J]):
             usage.to_record(),
         )
         self.journal.append([answer], sync=False)
-        self._take(answer)
+        self._apply_to_job(answer)
         self.on_answer(job)
 
-    def _take(self, answer: Answer) -> None:
-        """Applies an answer, live or replayed. Raises MedalError if its job does not expect it."""
-        job = self.active.get(answer.id) or self.begin(answer.id)
+    def _apply_to_job(self, answer: Answer) -> None:
+        """Applies ``answer``, which is new or from the journal, to its job. Raises MedalError if
+        the job does not expect it."""
+        job = self.active.get(answer.id) or self.begin_job(answer.id)
         if job is None or job.stage != answer.stage:
             expected = "another job" if job is None else f"stage {job.stage!r}"
             raise MedalError(
@@ -357,11 +364,11 @@ class JobRunner(ABC, Generic[J]):
                 hint=START_AGAIN,
             )
         self.active[job.id] = job
-        self.apply(job, answer)
+        self.apply_answer(job, answer)
 
     @property
-    def spending(self) -> str:
-        """Returns what this run paid for: requests, tokens, and dollars if known."""
+    def spending_text(self) -> str:
+        """What this run paid for, as text: requests, tokens, and dollars if prices are known."""
         cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
         usage = self.usage
         money = f", ${usage.money:.4f}" if usage.money else ""
@@ -369,8 +376,8 @@ class JobRunner(ABC, Generic[J]):
         return f"{self.requests} requests{cached}, {tokens}{money}"
 
 
-def beside(out: Path, name: str) -> Path:
-    """Returns the path ``x.NAME.jsonl`` for the ``name`` and the file ``out``, which is
+def path_beside(out: Path, name: str) -> Path:
+    """Returns the path ``x.NAME.jsonl`` beside the file ``out``, where NAME is ``name``. ``out`` is
     ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

@@ -57,11 +57,11 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns ``row`` with the labels of ``judgement`` about ``dimensions`` (one value for each of
-    ``repeats``, None for a response without a number), its comments and its signature. The row's
-    own labels are appended to ``extra["earlier_labels"]``.
+    """Returns ``row`` with labels for ``dimensions`` from ``judgement``, and the judgement's
+    comments and signature. Each label has one value for each of ``repeats``, None for an answer
+    without a number. Earlier labels of ``row`` are appended to ``extra["earlier_labels"]``.
 
-    ``extra["label_failure"]`` says why a label is missing. If all are missing, nothing more
+    ``extra["label_failure"]`` says why a label is missing. If all labels are missing, nothing else
     changes.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
@@ -79,7 +79,7 @@ def with_labels(
         return replace(
             row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"}
         )
-    extra = {**row.extra, **earlier_labels(row)}
+    extra = {**row.extra, **earlier_labels_field(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
     extra.pop(FAILURE, None)
     extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
@@ -102,9 +102,9 @@ def _comments(judgement: Judgement) -> dict[str, str]:
     return comments
 
 
-def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns the field of ``extra`` that preserves the own labels of ``row``, after the labels
-    that it already holds. Returns nothing if the row has no labels."""
+def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
+    """Returns the field ``earlier_labels`` for ``extra``: the list in ``row.extra`` with the
+    current labels of ``row`` appended. Returns an empty mapping if the row has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -114,15 +114,15 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """Returns the faults that the check found (dimensions with a score of at least 0.5), in the
-    rubric's order."""
+    """Returns the faults of the user that ``check`` found, in the rubric's order. These are the
+    dimensions with a score of at least 0.5."""
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
 def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with ``extra["malformed"]`` (``reasons``, ``comments``, ``by``) if ``check``
-    finds its user malformed. Otherwise the row gets ``extra["user_check"]`` (``by``, and the
-    ``failure`` of an incomplete check)."""
+    """Returns ``row`` with the result of ``check`` in its ``extra``. If the user is malformed, it
+    is ``malformed`` (``reasons``, ``comments``, ``by``). Otherwise it is ``user_check`` (``by``,
+    and ``failure`` if the check is incomplete)."""
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -139,8 +139,8 @@ def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
 def require_labellable(
     rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool
 ) -> None:
-    """Raises MedalError for rows about single turns, for rows that have labels unless
-    ``replace_labels``, and for rows without ``lang`` if ``need_lang``."""
+    """Raises MedalError if a row has level ``turn``, if a row has labels and ``replace_labels`` is
+    False, or if a row has no language and ``need_lang`` is True."""
     count = with_labels = 0
     for row in rows:
         count += 1
@@ -176,14 +176,14 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[Summary, ScoreReport]:
-    """Labels ``file`` into the folder ``out``. Returns the counts and the report of the ``judge``
-    that labels.
+    """Labels the dialogues in ``file`` with ``judge`` and writes the results to the folder ``out``.
+    Returns the counts, and the report of the judge's scores.
 
-    Without a ``user_judge`` users are not checked. Without a ``judge`` only users are checked, rows
-    keep their labels, and the report is about the users. ``min_coverage`` is the minimum share of
-    users with a verdict before anything is labelled. ``overwrite`` starts again, ``retry_failed``
-    asks again about failed rows, and ``reading`` collects what could not be read. The file is read
-    several times. Raises CoverageError if too few users could be checked, and the errors of
+    ``user_judge`` finds malformed users first. Without it users are not checked. Without ``judge``
+    only users are checked, rows keep their labels, and the report is of ``user_judge``.
+    ``min_coverage`` is the minimum share of users with a verdict. ``overwrite`` starts again.
+    ``retry_failed`` asks again about failed rows. ``reading`` says how to read ``file``, which is
+    read several times. Raises CoverageError if too few users have a verdict, and the errors of
     score_to_file.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
@@ -217,7 +217,7 @@ def label_file(
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
     summary = Summary(dimensions, repeats)
-    sort_rows(rows(), checks, judgements, out, summary)
+    write_by_kind(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -229,18 +229,19 @@ def label_file(
     return summary, report
 
 
-def sort_rows(
+def write_by_kind(
     rows: Iterable[LabelledDialogue],
     checks: Mapping[str, Judgement] | None,
     judgements: Mapping[str, Judgement] | None,
     folder: Path,
     summary: Summary,
 ) -> None:
-    """Writes labelled.jsonl, malformed.jsonl and unlabelled.jsonl into ``folder``, and counts in
-    ``summary``.
+    """Writes ``rows`` to labelled.jsonl, malformed.jsonl and unlabelled.jsonl in ``folder``, and
+    counts them in ``summary``.
 
-    ``checks`` of the users and ``judgements`` of the ``rows`` are by id (None: users were not
-    checked, rows keep their labels). Raises MedalError for a row without one.
+    ``checks`` are the judgements of the users, by row id. None: the users were not checked.
+    ``judgements`` are those of the dialogues, by row id. None: rows keep their labels. Raises
+    MedalError if a row has no judgement.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}
@@ -260,15 +261,18 @@ def sort_rows(
                 kind = "labelled" if row.labels else "unlabelled"
             else:
                 before = row.labels
-                row = summary.add_labels(row, _judgement_of(row, judgements))
+                judgement = _judgement_of(row, judgements)
+                row = with_labels(row, judgement, summary.dimensions, summary.repeats)
+                summary.add_judgement(judgement)
                 kind = "unlabelled" if row.labels is before else "labelled"
             summary.kinds[kind] += 1
             files[kind].write(json_line(row))
 
 
 def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns the share of malformed users and of each reason, by language and user model (MEDAL,
-    Figure 7), with Wilson's intervals. ``users`` as in report.json."""
+    """Returns a figure of the share of malformed users, and of each reason, by language and user
+    model (MEDAL, Figure 7). The intervals are Wilson's. ``users`` are the entries in
+    report.json."""
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}
@@ -296,9 +300,9 @@ def _judgement_of(
 class Summary:
     """The counts of a run with ``repeats`` answers on each of ``dimensions``.
 
-    ``kinds``: rows by file. ``failures``: by reason. ``users``: an entry for each checked row.
-    ``deviations``: for each dimension, the standard deviation over the repeats of each dialogue
-    with at least two answers (n - 1; MEDAL does not say which).
+    ``kinds`` counts rows by file, ``failures`` by reason. ``users`` has an entry for each checked
+    row. ``deviations`` has, for each dimension, the standard deviation over the repeats of each
+    dialogue with two answers or more. Its denominator is n - 1 (MEDAL does not name one).
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -310,7 +314,7 @@ class Summary:
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
-        """Counts the verdict ``check`` on the user of ``row``."""
+        """Counts ``check``, the verdict on the user of ``row``."""
         reasons = malformed_reasons(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
@@ -320,23 +324,20 @@ class Summary:
         }
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
-    def add_labels(
-        self, row: LabelledDialogue, judgement: Judgement
-    ) -> LabelledDialogue:
-        """Returns ``row`` with its new labels from ``judgement``, which are counted."""
+    def add_judgement(self, judgement: Judgement) -> None:
+        """Counts the failure of ``judgement``, and the deviations over its repeats."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
-        new = with_labels(row, judgement, self.dimensions, self.repeats)
-        if new.labels is not row.labels:
-            for rating in new.ratings():
-                if len(rating.given_values) > 1:
-                    deviation = stdev(rating.given_values)
-                    self.deviations[rating.dimension].append(deviation)
-        return new
+        for name, details in judgement.details.items():
+            answers = details.get("repeats", ())
+            numbers = [answer for answer in answers if answer is not None]
+            if len(numbers) > 1:
+                self.deviations[name].append(stdev(numbers))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of report.json. ``std_over_repeats`` says how far the judge agrees
-        with itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
+        """Returns the counts for report.json. ``std_over_repeats`` has, for each dimension, the
+        mean over dialogues of the standard deviation over repeats, smallest first (MEDAL, Table
+        3)."""
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
@@ -357,8 +358,8 @@ class Summary:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields deviations over repeats (MEDAL, Table 3), and shares of malformed dialogues for
-        each language and user model (Figure 7), without empty tables."""
+        """Yields two tables: the deviations over repeats (MEDAL, Table 3), and the shares of
+        malformed users by language and user model (Figure 7). An empty table is left out."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

@@ -20,7 +20,7 @@ from medal_judges.data_prep.jobs import (
     Agents,
     Answer,
     JobRunner,
-    beside,
+    path_beside,
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.protocol import ChatRequest, closed_schema
@@ -40,7 +40,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class TranslateConfig(Config):
     """Settings of ``medal data translate``.
 
-    ``tries``: the most requests for one dialogue.
+    ``llm`` translates. ``tries`` is the most requests for one dialogue. ``max_tokens`` limits one
+    answer.
     """
 
     llm: LLMConfig
@@ -49,12 +50,13 @@ class TranslateConfig(Config):
 
 
 class UnusableError(ValueError):
-    """An answer cannot be used; the text is the reason, for the model and for the record."""
+    """An answer of a model cannot be used. The message is the reason. It is sent back to the model,
+    and stored."""
 
 
-def _json_object(answer: str) -> dict[str, Any]:
-    """Returns the JSON object that is all of ``answer``, after any reasoning. Raises
-    UnusableError."""
+def _parse_object(answer: str) -> dict[str, Any]:
+    """Returns the JSON object in ``answer``. Reasoning before it is ignored. Raises UnusableError
+    if there is other text or no object."""
     try:
         value = parse_json(without_thinking(answer))
     except ValueError:
@@ -65,11 +67,11 @@ def _json_object(answer: str) -> dict[str, Any]:
 
 
 class Translation:
-    """The translation of ``row`` into ``lang``.
+    """The translation of ``row`` into the language ``lang``.
 
-    ``texts`` are the translated turns, None until an answer is usable. ``tries`` counts answers,
-    and ``reason`` says why the last one was not usable. ``id`` covers the
-    text of the dialogue: an edited one is translated again.
+    ``texts`` are the translated turns, None until an answer is usable. ``tries`` counts answers.
+    ``reason`` says why the latest answer was not usable. ``id`` contains a hash of the source text,
+    so an edited dialogue is translated again.
     """
 
     def __init__(
@@ -92,9 +94,9 @@ class Translation:
     def stage(self) -> str:
         return f"0:{self.tries}"
 
-    def read(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the text of each turn from ``fields`` of a response. Raises UnusableError if a
-        turn is missing."""
+    def read_texts(self, fields: Mapping[str, Any]) -> list[str]:
+        """Returns the translated text of each turn, from ``fields``, the JSON object in an answer.
+        Raises UnusableError if an entry is missing, unexpected or not a plausible translation."""
         for key in self.turns:
             if key not in fields:
                 raise UnusableError(f"the entry {key!r} is missing")
@@ -107,14 +109,15 @@ class Translation:
             problem = "is not a text"
             if isinstance(text, str):
                 text = text.strip()
-                problem = self._problem(turn.content, text)
+                problem = self._find_problem(turn.content, text)
             if problem:
                 raise UnusableError(f"turn {number} ({turn.role}) {problem}")
             texts.append(text)
         return texts
 
-    def _problem(self, original: str, text: str) -> str:
-        """Returns what is wrong with the translated text of a turn, empty if nothing is."""
+    def _find_problem(self, original: str, text: str) -> str:
+        """Returns what is wrong with ``text``, the translation of the turn ``original``. Returns an
+        empty text if nothing is."""
         if original.strip() and not text:
             return "is empty"
         if text and not original.strip():
@@ -128,8 +131,8 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Asks one model for translations. After an unusable answer it sends another request, with the
-    reason."""
+    """Asks one model for translations. After an unusable answer it asks again, with the reason.
+    ``earlier`` counts translations by earlier runs."""
 
     def __init__(
         self,
@@ -148,8 +151,8 @@ class TranslationRunner(JobRunner[Translation]):
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 
     @property
-    def by(self) -> str:
-        """Returns the signature: the model, its decoding and the prompt."""
+    def signature_text(self) -> str:
+        """The signature of the translations, as text: the model, its decoding and the prompt."""
         llm = self.agents.get(self.config.llm.model)
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(
@@ -161,7 +164,7 @@ class TranslationRunner(JobRunner[Translation]):
         )
         return str(signature)
 
-    def finish(
+    def run_all(
         self,
         translations: Sequence[Translation],
         out: Path,
@@ -169,15 +172,16 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Runs ``translations``, resuming from the journal of the file ``out``. Translations that
-        failed earlier are tried again. ``overwrite`` starts again. ``progress`` is called with
-        the number of finished ones.
+        """Translates all of ``translations``, resuming from the journal beside the file ``out``.
+        Retries translations that failed in an earlier run. ``overwrite`` starts again. ``progress``
+        is called with the number of finished translations.
 
-        Raises MedalError if ``out`` has answers by another signature, or no journal.
+        Raises MedalError if ``out`` exists without a journal, if the journal is of another
+        signature, or if two translations have the same id.
         """
-        self.made_by = self.by
+        self.made_by = self.signature_text
         run = {"translated_by": self.made_by}
-        self.journal = Journal(beside(out, "answers"), run)
+        self.journal = Journal(path_beside(out, "answers"), run)
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
@@ -190,7 +194,7 @@ class TranslationRunner(JobRunner[Translation]):
             if self.jobs.setdefault(job.id, job) is not job:
                 problem = f"two dialogues have the id {job.row.id!r}"
                 raise MedalError(problem, hint="Leave one of them out")
-        self.replay()
+        self.replay_journal()
         open_jobs = []
         for job in translations:
             if job.texts is not None:
@@ -206,10 +210,10 @@ class TranslationRunner(JobRunner[Translation]):
 
         self.run(report)
 
-    def replays(self, answer: Answer) -> bool:
+    def belongs_to_run(self, answer: Answer) -> bool:
         return answer.id in self.jobs
 
-    def begin(self, id: str) -> Translation | None:
+    def begin_job(self, id: str) -> Translation | None:
         job = self.jobs[id]
         if job.texts is not None:
             return None
@@ -217,16 +221,16 @@ class TranslationRunner(JobRunner[Translation]):
         job.reason = None
         return job
 
-    def fill(self) -> None:
+    def activate_jobs(self) -> None:
         while len(self.active) < _AT_ONCE and (job := next(self._left, None)):
-            self.begin(job.id)
+            self.begin_job(job.id)
             self.active[job.id] = job
 
-    def apply(self, job: Translation, answer: Answer) -> None:
+    def apply_answer(self, job: Translation, answer: Answer) -> None:
         job.tries += 1
         job.reason = None
         try:
-            job.texts = job.read(_json_object(answer.answer))
+            job.texts = job.read_texts(_parse_object(answer.answer))
         except UnusableError as error:
             job.reason = str(error)
             if answer.cut:
@@ -235,8 +239,8 @@ class TranslationRunner(JobRunner[Translation]):
             del self.active[job.id]
             self.finished += 1
 
-    def request(self, job: Translation) -> ChatRequest:
-        """Returns the request of the next try of ``job``. Each try has another seed."""
+    def make_request(self, job: Translation) -> ChatRequest:
+        """Returns the request for the next try at ``job``. Each try has a different seed."""
         texts = {key: turn.content for key, turn in job.turns.items()}
         values = {
             "language": language(job.lang).name,
@@ -255,7 +259,7 @@ class TranslationRunner(JobRunner[Translation]):
         )
 
 
-def translate(
+def write_translations(
     runner: TranslationRunner,
     translations: Sequence[Translation],
     out: Path,
@@ -263,15 +267,15 @@ def translate(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Writes the ``translations`` of ``runner`` to ``out``, after the rows of earlier runs, and the
-    failed ones to ``x.failed.jsonl`` with the reason. Returns the reasons. The next run tries
-    the failed ones again. ``overwrite`` starts again. ``progress`` is called with the number of
-    finished ones.
+    """Runs ``translations`` with ``runner`` and writes the results to ``out``, after the rows of
+    earlier runs. Failed translations go to ``x.failed.jsonl`` with the reason, and the next run
+    retries them. Returns the number of failures by reason. ``overwrite`` starts again. ``progress``
+    is called with the number of finished translations.
 
-    A translation has the roles, speakers, context, group and split of its source, but no labels.
+    A translated row has the roles, speakers, context, group and split of its source, but no labels.
     Raises MedalError if ``out`` holds rows of another translator.
     """
-    runner.finish(translations, out, overwrite=overwrite, progress=progress)
+    runner.run_all(translations, out, overwrite=overwrite, progress=progress)
     rows: list[LabelledDialogue] = []
     if out.exists() and not overwrite:
         ids = {job.row_id for job in translations}
@@ -305,14 +309,15 @@ def translate(
         )
         rows.append(row)
     write_records(out, rows)
-    beside(out, "failed").unlink(missing_ok=True)
+    path_beside(out, "failed").unlink(missing_ok=True)
     if failed:
-        write_records(beside(out, "failed"), failed)
+        write_records(path_beside(out, "failed"), failed)
     return Counter(str(row.extra["failure"]) for row in failed)
 
 
-def require_targets(languages: Sequence[str], source: str = "en") -> None:
-    """Raises ConfigError if ``languages`` has an unknown language, one twice, or the ``source``."""
+def require_target_languages(languages: Sequence[str], source: str = "en") -> None:
+    """Raises ConfigError if ``languages`` is empty, repeats a language, contains ``source``, or has
+    an unknown language."""
     for lang in languages:
         language(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:

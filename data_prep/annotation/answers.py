@@ -14,7 +14,7 @@ from medal_judges.data_prep.labelling import (
     COMMENTS,
     FAILURE,
     LABELS_BY,
-    earlier_labels,
+    earlier_labels_field,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
@@ -27,15 +27,15 @@ _WORDS = {
 }
 
 
-def check(
+def check_answers(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid ``answers`` to ``project``, with values on their scales, and all problems:
-    place, problem, and what to type instead.
+    """Returns the valid ``answers`` to ``project``, with values on their scales, and a list of all
+    problems. A problem names the place, says what is wrong and what to type instead.
 
-    A missing value, or one outside its scale, is a problem and becomes None. Skipped are answers
-    about an unknown dialogue, without an annotator, by an annotator who was not assigned the
-    dialogue, without any value, and contradicting answers of one annotator.
+    A missing value, or a value outside its scale, is a problem and becomes None. An answer is
+    skipped if it has no value, no annotator or an unknown dialogue, or if the dialogue was not
+    assigned to its annotator. Answers of one annotator that contradict each other are skipped too.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
@@ -44,7 +44,7 @@ def check(
             problems.append(f"{answer.where}: {problem}")
         elif any(answer.values.values()):
             checked = replace(
-                answer, values=_values(answer, project.dimensions, problems)
+                answer, values=_parse_values(answer, project.dimensions, problems)
             )
             valid[answer.key, answer.annotator].append(checked)
     agreed = []
@@ -63,8 +63,8 @@ def check(
 def _list_missing(
     project: Project, annotated: Collection[tuple[str, str]]
 ) -> list[str]:
-    """Returns how many dialogues are not annotated, by annotator if they are assigned;
-    ``annotated`` has (key, annotator) pairs."""
+    """Returns problems that tell how many dialogues are not annotated, for each annotator if
+    dialogues are assigned. ``annotated`` has pairs of dialogue key and annotator."""
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
         finished = {key for key, annotator in annotated if name in ("", annotator)}
@@ -79,7 +79,7 @@ def _list_missing(
 
 
 def _find_misplacement(answer: Answer, project: Project) -> str | None:
-    """Returns what is wrong with the key or the annotator of the answer."""
+    """Returns what is wrong with the key or the annotator of ``answer``, None if nothing is."""
     if answer.key not in project.rows:
         return (
             f"field 'key': expected a key of this project, got {answer.key!r}; type the key of the "
@@ -96,19 +96,19 @@ def _find_misplacement(answer: Answer, project: Project) -> str | None:
             f"type the name, or pass --name {quote(answer.annotator)}=NAME"
         )
     if assigned and answer.key not in assigned[answer.annotator]:
-        return f"{answer.key} was not assigned to {answer.annotator!r}; check the name"
+        return f"{answer.key} was not assigned to {answer.annotator!r}; check_answers the name"
     return None
 
 
-def _values(
+def _parse_values(
     answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the values on the scales of ``dimensions``, None for a missing or wrong one, and adds
-    what is wrong to ``problems``."""
+    """Returns the values of ``answer`` on the scales of ``dimensions``. A missing or wrong value is
+    None, and is added to ``problems``."""
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = answer.values.get(dimension.name, "").strip()
-        value = _number(text, dimension)
+        value = _parse_level(text, dimension)
         values[dimension.name] = value
         if value is None:
             expected = example = f"{YES} or {NO}"
@@ -130,8 +130,8 @@ def _values(
     return values
 
 
-def _number(text: str, dimension: Dimension) -> float | None:
-    """Returns the level that ``text`` states; None if it is none of the dimension."""
+def _parse_level(text: str, dimension: Dimension) -> float | None:
+    """Returns the level of ``dimension`` that ``text`` names, None if it names none."""
     if dimension.kind == "binary" and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:  # ``4``, ``4.0`` and ``4,0`` are 4
@@ -143,13 +143,15 @@ def _number(text: str, dimension: Dimension) -> float | None:
     return None
 
 
-def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialogue]:
-    """Yields the annotated rows of ``project`` in their order, with one value for each annotator of
-    ``answers`` (None if missing).
+def merge_answers(
+    answers: Iterable[Answer], project: Project
+) -> Iterator[LabelledDialogue]:
+    """Yields the annotated rows of ``project``, in their order. A label has one value for each
+    annotator in ``answers``, None if the annotator gave none.
 
     ``extra["annotators"]`` names the annotators in the order of the values. Free texts are in
-    ``extra["annotator_comments"]``. Earlier labels, with their comments and labeller, join the list
-    ``extra["earlier_labels"]``. ``label_failure`` is dropped.
+    ``extra["annotator_comments"]``. Earlier labels, with their comments and their author, are
+    appended to ``extra["earlier_labels"]``. ``label_failure`` is dropped.
     """
     by_key: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
@@ -164,7 +166,7 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
         in_order = sorted(by_key[key], key=rank)
         if not in_order:
             continue
-        extra = {**row.extra, **earlier_labels(row)}
+        extra = {**row.extra, **earlier_labels_field(row)}
         for name in (LABELS_BY, COMMENTS, FAILURE):
             extra.pop(name, None)
         extra[ANNOTATORS] = [answer.annotator for answer in in_order]

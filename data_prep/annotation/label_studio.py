@@ -28,9 +28,9 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
-    """Returns the labelling interface for ``questions``. Each dimension is a required single choice
-    under its name (``yes`` and ``no``, or the numbers of its scale). The free texts are
-    ``other_text`` and ``comment``, which ``asks`` introduces."""
+    """Returns the labelling interface for ``questions`` as XML. Each dimension is a required single
+    choice under its name: ``yes`` and ``no``, or the numbers of its scale. Two free texts,
+    ``other_text`` and ``comment``, follow, with the questions in ``asks``."""
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
     )
@@ -39,13 +39,13 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def tasks(
+def make_tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns Label Studio tasks, one for each (key, row) pair of ``rows`` in their order.
+    """Returns one Label Studio task for each (key, row) pair of ``rows``.
 
-    A task has the key, a running number, the language and the turns, and ``assigned_to`` if there
-    is an ``annotator``. It has no id, model, source or label, which could reveal the chatbot or a
+    A task has the key, a running number, the language and the turns. With ``annotator`` it also has
+    ``assigned_to``. It has no id, model, source or label, which could reveal the chatbot or a
     model's opinion.
     """
     tasks = []
@@ -66,12 +66,11 @@ def tasks(
 
 
 def read_label_studio(path: Path) -> Iterator[Answer]:
-    """Yields every finished annotation of the export at ``path`` (not of the short form JSON-MIN),
-    in its order.
+    """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
-    The annotator is the one to whom the task was assigned, or the account that completed it: its
-    e-mail address, or ``account-`` and its number. Drafts, predictions and skipped tasks are
-    ignored. Raises DataError for another kind of file.
+    The annotator is the person to whom the task was assigned. For a task without one, it is the
+    account that completed the task: an e-mail address, or ``account-`` and a number. Drafts,
+    predictions and skipped tasks are ignored. Raises DataError if the file is not such an export.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -85,15 +84,15 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
         )
     for number, task in enumerate(tasks, 1):
         try:
-            yield from _answers(task, f"{path}: task {task.get('id', number)}")
+            yield from _task_answers(task, f"{path}: task {task.get('id', number)}")
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             problem = f"task {number} is not as Label Studio exports it: {error!r}"
             raise DataError(path, None, problem, hint=_EXPORT) from error
 
 
-def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
-    """Yields the finished annotations of a task. ``where`` names the file and the task in
-    problems."""
+def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
+    """Yields the finished annotations of ``task``. ``where`` names the file and the task in
+    errors."""
     data = task["data"]
     for annotation in task["annotations"]:
         if annotation.get("was_cancelled"):
@@ -102,7 +101,7 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
         for result in annotation["result"]:
             name = result.get("from_name")
             if name is not None:  # else a relation between regions
-                values[name] = _text(result["value"])
+                values[name] = _answer_text(result["value"])
         texts = {
             name: values.pop(name) for name in (OTHER_TEXT, COMMENT) if name in values
         }
@@ -117,8 +116,9 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
         )
 
 
-def _text(value: Mapping[str, Any]) -> str:
-    """Returns the answer in the value of a result. Raises ValueError for one of another tag."""
+def _answer_text(value: Mapping[str, Any]) -> str:
+    """Returns the answer in ``value`` as text. Raises ValueError if the value is of an unknown
+    tag."""
     kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
     if not kinds:
         raise ValueError(
@@ -131,7 +131,8 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 def _account(completed_by: Any) -> str:
-    """Returns the account that completed an annotation: an object, or a number."""
+    """Returns the name of the account ``completed_by``, which is an object or a number. Returns an
+    empty text for None."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     account = "" if completed_by is None else str(completed_by)

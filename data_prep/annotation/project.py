@@ -14,8 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
-from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
+from medal_judges.data_prep.annotation.label_studio import config_xml, make_tasks
+from medal_judges.data_prep.annotation.questions import (
+    TEMPLATES,
+    Guidelines,
+    make_questions,
+)
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.reading.dialogues import read_labelled
@@ -35,8 +39,9 @@ _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Rows by key. ``assignments`` maps an annotator to their keys in order; if it is empty,
-    anybody may annotate anything."""
+    """The dialogues to annotate: ``rows`` by key, to be rated on ``dimensions``. ``assignments``
+    maps an annotator to dialogue keys, in the order to work through them. If it is empty, anybody
+    may annotate any dialogue."""
 
     rows: Mapping[str, LabelledDialogue]
     dimensions: Sequence[Dimension]
@@ -45,8 +50,9 @@ class Project:
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the languages (empty: all) by name from ``texts``, each ``NAME`` or
-    ``NAME:LANG,LANG``. Raises ConfigError for another form."""
+    """Returns the languages of each annotator, by name. Each of ``texts`` is ``NAME`` or
+    ``NAME:LANG,LANG``. An empty list means all languages. Raises ConfigError if a text has another
+    form or a name is repeated."""
     annotators: dict[str, list[str]] = {}
     for text in texts:
         name, _, langs = text.partition(":")
@@ -68,18 +74,18 @@ def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
     return annotators
 
 
-def assign(
+def assign_dialogues(
     langs: Mapping[str, str],
     annotators: Mapping[str, Sequence[str]],
     per_dialogue: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """Returns the dialogue keys for each annotator, in the order to work through them.
+    """Returns the dialogue keys of each annotator, in the order to work through them.
 
-    ``langs`` maps a key to its language. Each dialogue goes to ``per_dialogue`` of the
-    ``annotators`` of its language, the ones with the fewest dialogues, equals at random by
-    ``seed``. The order differs between annotators. Raises ConfigError for languages that nobody
-    reads.
+    ``langs`` maps a dialogue key to its language, ``annotators`` a name to its languages (empty:
+    all). Each dialogue goes to ``per_dialogue`` annotators of its language, to those with the
+    fewest dialogues so far. Ties are broken at random by ``seed``. Each annotator has a different
+    order. Raises ConfigError if nobody reads a language.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
     for lang, names in readers.items():
@@ -102,14 +108,14 @@ def assign(
 
 
 def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
-    """Returns ``keys`` in a random order that depends on ``name`` and ``seed``."""
+    """Returns ``keys`` in a random order that depends only on ``name`` and ``seed``."""
     rng = np.random.default_rng([seed, int(content_hash(name), 16)])
     return [str(key) for key in rng.permutation(sorted(keys))]
 
 
-def key_of(id: str) -> str:
-    """Returns the name of the dialogue ``id`` for annotators. It is neutral, and not a number to a
-    spreadsheet."""
+def annotation_key(id: str) -> str:
+    """Returns the key of the dialogue ``id`` that annotators see. It reveals nothing, and a
+    spreadsheet does not take it for a number."""
     return f"d{content_hash(['annotation', id])}"
 
 
@@ -120,12 +126,12 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """Returns the project of ``rows``, to be rated on ``dimensions``. Each row is assigned to
-    ``per_dialogue`` of ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if there are any.
-    ``seed`` draws the order.
+    """Returns a project to rate ``rows`` on ``dimensions``. If there are ``annotators`` (``NAME``
+    or ``NAME:LANG,LANG``), each row is assigned to ``per_dialogue`` of them. ``seed`` determines
+    the order.
 
-    Raises ConfigError for a malformed text and for a language that nobody reads, and MedalError for
-    no rows and for rows that judge a single turn.
+    Raises ConfigError if an annotator is malformed, gets no dialogue, or if nobody reads a
+    language. Raises MedalError if there are no rows or a row has level ``turn``.
     """
     if not rows:
         raise MedalError("the files hold no dialogue. Give files of chats")
@@ -134,10 +140,10 @@ def new_project(
             f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
             hint="Give rows of level dialogue: only whole dialogues are annotated",
         )
-    by_key = {key_of(row.id): row for row in rows}
+    by_key = {annotation_key(row.id): row for row in rows}
     people = parse_annotators(annotators)
     langs = {key: row.dialogue.lang for key, row in by_key.items()}
-    assignments = assign(langs, people, per_dialogue, seed) if people else {}
+    assignments = assign_dialogues(langs, people, per_dialogue, seed) if people else {}
     idle = [name for name, keys in assignments.items() if not keys]
     if idle:
         names = ", ".join(sorted(set(langs.values())))
@@ -158,23 +164,22 @@ def _require_no_project(folder: Path) -> None:
         )
 
 
-def export(
+def write_package(
     project: Project,
     guidelines: Guidelines,
     folder: Path,
     forms: Sequence[Form],
 ) -> list[Path]:
-    """Writes project.json and rows.jsonl (not for annotators) and ``package/`` (for annotators)
-    into ``folder``.
+    """Writes project.json, rows.jsonl and the folder ``package`` into ``folder``. Only ``package``
+    is for annotators. It names no chatbot, id or label. Returns its files.
 
-    ``guidelines`` are what annotators read, ``forms`` the kinds of files they get. Returns the
-    files of the package. Nothing in it names a chatbot, an id or a label. Raises MedalError if the
-    folder holds a project, ConfigError for guidelines that do not fit, and MissingExtraError for
-    xlsx without openpyxl.
+    ``guidelines`` are the text for annotators, ``forms`` the kinds of files to write for them.
+    Raises MedalError if the folder holds a project, ConfigError if the guidelines do not fit the
+    dimensions, and MissingExtraError if openpyxl is needed and not installed.
     """
     _require_no_project(folder)
     out = folder / "package"
-    asks = questions(project.dimensions, guidelines)
+    asks = make_questions(project.dimensions, guidelines)
     studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:
@@ -192,7 +197,9 @@ def export(
         rows = [(key, project.rows[key]) for key in keys]
         if "label-studio" in forms:
             name = f"tasks-{annotator}.json" if annotator else "tasks.json"
-            content = json.dumps(tasks(rows, annotator), ensure_ascii=False, indent=1)
+            content = json.dumps(
+                make_tasks(rows, annotator), ensure_ascii=False, indent=1
+            )
             texts[studio / name] = content + "\n"
         if "xlsx" in forms:
             path = out / "sheets" / f"{annotator or 'dialogues'}.xlsx"
@@ -209,8 +216,8 @@ def export(
 
 
 def load_project(folder: Path) -> Project:
-    """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises MedalError
-    if there is none or its files were changed."""
+    """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises DataError if
+    there is none or its files are damaged."""
     path = folder / PROJECT_FILE
     hint = "Give the folder that medal annotate export wrote"
     if not path.is_file():
@@ -218,7 +225,9 @@ def load_project(folder: Path) -> Project:
     try:
         record = read_json(path)
         return Project(
-            rows={key_of(row.id): row for row in read_labelled(folder / ROWS_FILE)},
+            rows={
+                annotation_key(row.id): row for row in read_labelled(folder / ROWS_FILE)
+            },
             dimensions=[Dimension(**entry) for entry in record["dimensions"]],
             assignments=record["assignments"],
             seed=record["seed"],

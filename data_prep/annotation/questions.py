@@ -22,8 +22,9 @@ EMPTY = "[empty message]"
 
 
 class Criteria(Config):
-    """How to decide on a dimension: when to ``mark`` and to ``leave`` an issue, or what each of the
-    ``grades`` of a rating means."""
+    """Instructions for one dimension: its ``title``, the question to ``ask``, and how to decide.
+    For an issue, ``mark`` says when to mark it and ``leave`` when not. For a rating, ``grades``
+    says what each level means."""
 
     title: str = ""
     ask: str = ""
@@ -33,12 +34,13 @@ class Criteria(Config):
 
 
 class Guidelines(Config):
-    """A file of configs/annotation/.
+    """The instructions for annotators, from a file of configs/annotation/.
 
-    ``settings`` has a first paragraph of the introduction for each setting in which the dialogues
-    were held. ``intro`` has the paragraphs after it. ``asks`` are the questions of a dimension
-    without one, by kind of answer (``binary``, ``ordinal``), and the questions for free texts
-    (``comment``, ``other_text``).
+    ``settings`` maps each setting in which dialogues were held to the first paragraph of the
+    introduction. ``intro`` has the following paragraphs. ``asks`` has the question for dimensions
+    without their own one, by kind (``binary``, ``ordinal``), and the questions for the free texts
+    ``comment`` and ``other_text``. ``dimensions`` has the criteria of each dimension. ``title`` is
+    the heading.
     """
 
     title: str
@@ -50,8 +52,8 @@ class Guidelines(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """One dimension as annotators see it. ``grades`` describes each level of a rating, or is
-    empty."""
+    """The question about one dimension that annotators see. ``grades`` describes each level of a
+    rating. It is empty for an issue or a rating without descriptions."""
 
     dimension: Dimension
     title: str
@@ -66,14 +68,15 @@ class AnnotationQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """Returns the choices, in the order of ``dimension.levels``."""
+        """The possible answers, in the order of ``dimension.levels``."""
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)
 
     @property
     def criteria(self) -> list[tuple[str, str]]:
-        """(Answer, when to give it): the grades, or ``yes if`` and ``no if``."""
+        """Pairs that say which answer to give when: each level with its description, or ``yes if``
+        and ``no if`` with theirs."""
         if self.grades:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
@@ -84,8 +87,9 @@ class AnnotationQuestion:
 class Answer:
     """The answer of one annotator about the dialogue ``key``.
 
-    ``where`` names file and row or task. ``values`` has the text entered for each dimension, once
-    checked its level or None; ``texts`` the free texts (``other_text``, ``comment``).
+    ``where`` names the file and its row or task. ``values`` maps a dimension to the text that was
+    entered. After ``check_answers`` it maps a dimension to a level or None. ``texts`` has the free
+    texts (``other_text``, ``comment``).
     """
 
     where: str
@@ -99,10 +103,10 @@ def load_guidelines(
     name_or_path: str = "annotation/guidelines",
     setting: str = "open-domain",
 ) -> Guidelines:
-    """Returns the guidelines of a YAML file, or of the name of one in configs/.
+    """Returns the guidelines in the YAML file ``name_or_path``, or in the file of that name in
+    configs/. The paragraph for ``setting`` is put before their ``intro``.
 
-    Their ``intro`` begins with the paragraph of the ``setting``. Raises ConfigError for a wrong
-    file and for a setting that it does not have.
+    Raises ConfigError if the file is malformed or has no such setting.
     """
     data = read_yaml(name_or_path)
     guidelines = build_config(Guidelines, data, where=str(name_or_path))
@@ -118,10 +122,10 @@ def load_guidelines(
 def dimensions_to_ask(
     rubric: str = "medal", *, human_likeness: bool = False
 ) -> list[Dimension]:
-    """Returns the dimensions of ``rubric``, with ``user_human_likeness`` (MEDAL, section 3.5) if
-    ``human_likeness``.
+    """Returns the dimensions of ``rubric``. With ``human_likeness``, adds ``user_human_likeness``
+    (MEDAL, section 3.5).
 
-    Raises ConfigError for a continuous dimension, which has no choices.
+    Raises ConfigError if a dimension is continuous, because it has no choices.
     """
     dimensions = [*load_rubric(rubric)]
     if human_likeness:
@@ -135,11 +139,11 @@ def dimensions_to_ask(
     return dimensions
 
 
-def questions(
+def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
-    """Returns the questions about ``dimensions`` in the words of ``guidelines``. Raises ConfigError
-    if the number of grades is not the number of levels."""
+    """Returns one question for each of ``dimensions``, in the words of ``guidelines``. Raises
+    ConfigError if the number of grades differs from the number of levels."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

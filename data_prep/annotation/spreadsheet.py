@@ -28,9 +28,9 @@ CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def header(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the columns of the answer sheet for ``questions``. The sheet has one row for each
-    dialogue."""
+def answer_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
+    """Returns the column names of the sheet for answers to ``questions``. The sheet has one row for
+    each dialogue."""
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -41,9 +41,10 @@ def write_xlsx(
     questions: Sequence[AnnotationQuestion],
     annotator: str = "",
 ) -> Path:
-    """Writes a workbook of three sheets for ``annotator`` and returns ``path``: ``answers`` (one of
-    ``rows`` a row), ``dialogues`` (one turn a row) and ``questions``. Raises MissingExtraError
-    if openpyxl is not installed."""
+    """Writes a workbook for ``annotator`` to ``path`` and returns ``path``. It has three sheets:
+    ``answers`` with a row for each dialogue of ``rows``, ``dialogues`` with a row for each turn,
+    and ``questions``. ``rows`` are pairs of key and row. Raises MissingExtraError if openpyxl is
+    not installed."""
     answers = []
     turns = []
     for number, (key, row) in enumerate(rows, 1):
@@ -60,7 +61,7 @@ def write_xlsx(
         entry = {"column": question.name, "question": question.ask, "type": choices}
         criteria.append(entry | dict(question.criteria))
     sheets = {
-        ANSWERS: pd.DataFrame(answers, columns=header(questions)),
+        ANSWERS: pd.DataFrame(answers, columns=answer_columns(questions)),
         DIALOGUES: pd.DataFrame(turns),
         "questions": pd.DataFrame(criteria),
     }
@@ -72,7 +73,7 @@ def write_xlsx(
                 allowed = sheet.replace(_CONTROL, "\ufffd", regex=True)
                 allowed.to_excel(writer, sheet_name=name, index=False)
             for sheet in writer.book.worksheets:
-                _store_text_as_text(sheet)
+                _format_text_cells(sheet)
     except ImportError as error:
         raise MissingExtraError(
             "openpyxl", "annotate", "an xlsx spreadsheet"
@@ -80,8 +81,9 @@ def write_xlsx(
     return path
 
 
-def _store_text_as_text(sheet: Any) -> None:
-    """Makes no text of a sheet a formula, not even when somebody edits it, and wraps long ones."""
+def _format_text_cells(sheet: Any) -> None:
+    """Marks all text cells of ``sheet`` as text, so that none is a formula, even after somebody
+    edits it. Wraps long texts."""
     from openpyxl.styles import Alignment
 
     for cells in sheet.iter_rows():
@@ -93,11 +95,11 @@ def _store_text_as_text(sheet: Any) -> None:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
-    """Yields one answer about ``dimensions`` for each row of the sheet at ``path`` with a key or a
-    value. Other columns are ignored.
+    """Yields an answer about ``dimensions`` for each row of the workbook ``path`` that has a key or
+    a value. Other columns are ignored.
 
-    Raises DataError for another kind of file or a missing column, and MissingExtraError if openpyxl
-    is not installed.
+    Raises DataError if the file is not a workbook or lacks a column, and MissingExtraError if
+    openpyxl is not installed.
     """
     head: list[str] = []
     for number, cells in _rows_of_answers(path):
@@ -126,7 +128,8 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
 
 
 def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
-    """Returns (number, cells) of the rows of the sheet ANSWERS, or of the first sheet."""
+    """Returns (number, cells) for each row of the sheet ANSWERS. If there is none, reads the first
+    sheet."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
         for title, number, cells in read_workbook_rows(str(path), file):

@@ -20,7 +20,7 @@ from medal_judges.data_prep.generation.protocol import (
     load_prompts,
     request_of,
 )
-from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, settings_content
+from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, answer_settings
 from medal_judges.data_prep.seeds.contexts import SeedContext, contexts_for
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.protocol import ChatRequest
@@ -204,7 +204,7 @@ class GenerationRun(JobRunner[DialogueState]):
         countries = {context.id: context.country for context in contexts}
         record = self._settings() | {"contexts": content_hash(countries)}
         for name, llm in config.agents().items():
-            record[name] = settings_content(llm, _CONNECTION)
+            record[name] = answer_settings(llm, _CONNECTION)
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
         models = (
             agents(config)
@@ -216,7 +216,7 @@ class GenerationRun(JobRunner[DialogueState]):
         )
         try:
             with self.outputs.rebuilding():
-                self.replay()
+                self.replay_journal()
         except BaseException:
             self.outputs.close()
             raise
@@ -275,16 +275,16 @@ class GenerationRun(JobRunner[DialogueState]):
         finally:
             self.outputs.close()
 
-    def agent(self, job: DialogueState) -> str:
+    def next_agent(self, job: DialogueState) -> str:
         return job.agent
 
-    def request(self, job: DialogueState) -> ChatRequest:
+    def make_request(self, job: DialogueState) -> ChatRequest:
         return request_of(job, self.prompts)
 
     def flush(self) -> None:
         self.outputs.flush()
 
-    def begin(self, id: str) -> DialogueState | None:
+    def begin_job(self, id: str) -> DialogueState | None:
         if id in self.done or id in self.accepted or id in self.failed:
             return None
         opener, _, chatbot = id.rpartition("--")
@@ -294,7 +294,7 @@ class GenerationRun(JobRunner[DialogueState]):
             return DialogueState(id, *self.openers[id], self.config)
         return None
 
-    def fill(self) -> None:
+    def activate_jobs(self) -> None:
         """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
         follow from it, so that these fit when it is accepted."""
         share = len(self.speaking)
@@ -319,7 +319,7 @@ class GenerationRun(JobRunner[DialogueState]):
                 count += 1
         return count
 
-    def apply(self, job: DialogueState, answer: Answer) -> None:
+    def apply_answer(self, job: DialogueState, answer: Answer) -> None:
         """Applies ``answer`` to the dialogue of ``job``, counts it, and writes what is finished or
         rejected by it."""
         counts = self.counts

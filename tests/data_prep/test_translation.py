@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.jobs import beside
+from medal_judges.data_prep.jobs import path_beside
 from medal_judges.data_prep.translation import (
     TranslateConfig,
     Translation,
     TranslationRunner,
-    translate,
+    write_translations,
 )
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Role, Turn
@@ -77,8 +77,8 @@ class Run:
             plain.model_copy(update=settings), agents=self.agents
         )
         jobs = [Translation(r, lang) for r in rows for lang in langs]
-        self.failures: Counter[str] = translate(runner, jobs, out)
-        self.by, self.earlier = runner.by, runner.earlier
+        self.failures: Counter[str] = write_translations(runner, jobs, out)
+        self.by, self.earlier = runner.signature_text, runner.earlier
         self.rows = list(read_labelled(out))
         self.prompts = [b["messages"][-1]["content"] for b in self.agents.bodies]
 
@@ -108,7 +108,7 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         one.extra["translated_from"] == source[0].id
         and one.extra["translated_by"] == run.by
     )
-    assert not run.failures and not beside(tmp_path / "t.jsonl", "failed").exists()
+    assert not run.failures and not path_beside(tmp_path / "t.jsonl", "failed").exists()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_another_structure_is_a_failure_with_its_reason(
     assert [r.group for r in run.rows] == ["g2"] and run.failures == {reason: 1}
     assert len(run.prompts) == 3 + 1  # three tries, and the other dialogue
     assert sum(f"could not be used: {reason}" in prompt for prompt in run.prompts) == 2
-    (lost,) = read_labelled(beside(out, "failed"))
+    (lost,) = read_labelled(path_beside(out, "failed"))
     assert (
         lost.extra["failure"] == reason
         and lost.extra["tries"] == 3
@@ -146,7 +146,9 @@ def test_another_structure_is_a_failure_with_its_reason(
     # what failed is tried again, nothing else
     again = Run(source, out, agents=one_agent(healed))
     assert len(again.prompts) == 1 and again.earlier == 1 and not again.failures
-    assert not beside(out, "failed").exists() and [r.group for r in again.rows] == [
+    assert not path_beside(out, "failed").exists() and [
+        r.group for r in again.rows
+    ] == [
         "g1",
         "g2",
     ]
@@ -157,7 +159,7 @@ def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) 
     rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(6)]
     whole, out = Run(rows, tmp_path / f"whole-{name}"), tmp_path / name
     Run(rows[:4], out)
-    journal = beside(out, "answers")
+    journal = path_beside(out, "answers")
     # a kill in the middle of the fourth line
     journal.write_text(journal.read_text()[:-20])
     run = Run(rows, out)
@@ -191,14 +193,14 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     ]
     whole = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "whole.jsonl")])
     assert whole.exit_code == 0, whole.output
-    lines = beside(tmp_path / "whole.jsonl", "answers").read_text().count("\n")
+    lines = path_beside(tmp_path / "whole.jsonl", "answers").read_text().count("\n")
     seed = int(time.time())
     print(f"seed {seed}")
     out = tmp_path / "cut.jsonl"
     for k in range(kills):
         least = lines * (k + 1) // (kills + 1)
         process = start(*command, "--out", out)
-        journal = beside(out, "answers")
+        journal = path_beside(out, "answers")
         while process.poll() is None:
             if journal.exists() and journal.read_text().count("\n") >= least:
                 break

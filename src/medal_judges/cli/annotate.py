@@ -58,7 +58,7 @@ def export_project(
 
     Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
     """
-    from medal_judges.data_prep.annotation.project import export, new_project
+    from medal_judges.data_prep.annotation.project import new_project, write_package
     from medal_judges.data_prep.annotation.questions import (
         dimensions_to_ask,
         load_guidelines,
@@ -71,7 +71,7 @@ def export_project(
     report.show()
     report.require_dialogues()
     project = new_project(rows, dimensions, annotator, per_dialogue, seed)
-    written = export(project, load_guidelines(guidelines, setting), out, form)
+    written = write_package(project, load_guidelines(guidelines, setting), out, form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo(f"setting in the guidelines: {setting}")
@@ -107,7 +107,7 @@ def import_answers(
 
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
-    from medal_judges.data_prep.annotation.answers import check, merge
+    from medal_judges.data_prep.annotation.answers import check_answers, merge_answers
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
         read_label_studio,
@@ -141,7 +141,7 @@ def import_answers(
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
-    checked, problems = check(answers, project)
+    checked, problems = check_answers(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )
@@ -154,7 +154,7 @@ def import_answers(
         raise MedalError(
             "the files hold no valid answer. Give the files that annotators filled"
         )
-    count = write_records(out, merge(checked, project))
+    count = write_records(out, merge_answers(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"

@@ -289,7 +289,7 @@ def followups(
     Example: medal data followups --config embedded --out pool.yaml
     """
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
-    from medal_judges.data_prep.jobs import beside
+    from medal_judges.data_prep.jobs import path_beside
 
     settings = load_config(
         PoolGeneration, config, overrides, folder="followup_generation"
@@ -301,7 +301,7 @@ def followups(
         raise MedalError("no answer contained a list of utterances. Use another model")
     record = pool.model_dump(exclude_defaults=True, mode="json")
     atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
-    beside(out, "answers").unlink(missing_ok=True)
+    path_beside(out, "answers").unlink(missing_ok=True)
     typer.echo(
         f"{len(pool.follow_ups)} follow-ups written to {out}. Read and correct them before use"
     )

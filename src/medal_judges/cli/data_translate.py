@@ -43,16 +43,16 @@ def translate(
 
     Example: medal data translate dialogues.jsonl --to de --to zh
     """
-    from medal_judges.data_prep.jobs import beside
+    from medal_judges.data_prep.jobs import path_beside
     from medal_judges.data_prep.translation import (
         TranslateConfig,
         Translation,
         TranslationRunner,
-        require_targets,
+        require_target_languages,
     )
-    from medal_judges.data_prep.translation import translate as run
+    from medal_judges.data_prep.translation import write_translations as run
 
-    require_targets(to)
+    require_target_languages(to)
     settings = load_config(TranslateConfig, config, overrides, folder="native")
     runner = TranslationRunner(settings, max_cost=max_cost)
     report = start_report(reading, beside=out)
@@ -81,5 +81,5 @@ def translate(
     for reason, count in failures.most_common():
         typer.echo(f"{count} failed: {reason}", err=True)
     if failures:
-        typer.echo(f"the failures are in {beside(out, 'failed')}", err=True)
-    typer.echo(runner.spending, err=True)
+        typer.echo(f"the failures are in {path_beside(out, 'failed')}", err=True)
+    typer.echo(runner.spending_text, err=True)

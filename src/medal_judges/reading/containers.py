@@ -184,10 +184,6 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
     yield from enumerate(value, 1)
 
 
-def _text_row(path: str, stream: Any) -> Iterator[NumberedRow]:
-    yield 1, _read_whole(_as_text(stream), _MOST_TEXT)
-
-
 # -- tables ----------------------------------------------------------------------------------------
 
 
@@ -432,7 +428,7 @@ _READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {
     "json": _json_elements,
     "csv": _csv_rows,
     "tsv": _csv_rows,
-    "text": _text_row,
+    "text": lambda path, stream: iter([(1, _read_whole(_as_text(stream), _MOST_TEXT))]),
     "xlsx": _first_sheet_rows,
     "parquet": _parquet_rows,
 }

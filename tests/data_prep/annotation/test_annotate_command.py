@@ -9,12 +9,12 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.answers import check, merge
+from medal_judges.data_prep.annotation.answers import check_answers, merge_answers
 from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
     load_guidelines,
-    questions,
+    make_questions,
 )
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
@@ -82,7 +82,7 @@ def _text(path: Path) -> str:
 
 def interface(project: Project) -> str:
     guidelines = load_guidelines()
-    return config_xml(questions(list(project.dimensions), guidelines), guidelines.asks)
+    return config_xml(make_questions(project.dimensions, guidelines), guidelines.asks)
 
 
 def test_the_interface_is_the_one_that_label_studio_accepted(
@@ -102,11 +102,11 @@ def test_a_real_export_comes_back_as_labels(
         for name in ("ana", "ben")
         for a in read_label_studio(label_studio / f"{name}.json")
     ]
-    checked, problems = check(answers, project)
+    checked, problems = check_answers(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
     assert left.startswith("annotator 'ana': 2 of 3 dialogues")
-    found = {row.dialogue.lang: row for row in merge(checked, project)}
+    found = {row.dialogue.lang: row for row in merge_answers(checked, project)}
     both = found["pt"]
     assert both.extra["annotators"] == ["ana", "ben"]
     assert both.labels["unsafe"] == (1, 0) and both.labels["repetitive"] == (0, 1)

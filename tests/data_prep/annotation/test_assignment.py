@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from medal_judges.data_prep.annotation.project import assign, parse_annotators
+from medal_judges.data_prep.annotation.project import assign_dialogues, parse_annotators
 
 
 def keys(n: int, lang: str = "en") -> dict[str, str]:
@@ -17,7 +17,7 @@ def keys(n: int, lang: str = "en") -> dict[str, str]:
 )
 def test_shares_and_overlaps_are_balanced(people: int, each: int, n: int) -> None:
     names = [f"p{i}" for i in range(people)]
-    found = assign(keys(n), parse_annotators(names), each, seed=0)
+    found = assign_dialogues(keys(n), parse_annotators(names), each, seed=0)
     loads = [len(given) for given in found.values()]
     assert sum(loads) == n * each and max(loads) - min(loads) <= 1
     assert Counter(k for given in found.values() for k in given) == dict.fromkeys(
@@ -30,7 +30,9 @@ def test_shares_and_overlaps_are_balanced(people: int, each: int, n: int) -> Non
 
 def test_languages_go_to_those_who_read_them() -> None:
     people = parse_annotators(["ana:en,pt", "ben:en", "cruz:pt", "dao:ZH", "eva"])
-    found = assign(keys(20) | keys(20, "pt") | keys(20, "zh"), people, 2, seed=0)
+    found = assign_dialogues(
+        keys(20) | keys(20, "pt") | keys(20, "zh"), people, 2, seed=0
+    )
     assert {key[:2] for key in found["ben"]} == {"en"}
     assert {key[:2] for key in found["cruz"]} == {"pt"}
     assert len(found["dao"]) == 20
@@ -45,7 +47,7 @@ def test_medals_own_design() -> None:
         "es1:spanish",
     ]
     langs = {key: lang for lang in (*pairs, "de", "es") for key in keys(20, lang)}
-    found = assign(langs, parse_annotators(people), 2, seed=0)
+    found = assign_dialogues(langs, parse_annotators(people), 2, seed=0)
     assert {name: len(given) for name, given in found.items()} == dict.fromkeys(
         found, 20
     )

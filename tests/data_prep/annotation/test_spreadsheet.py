@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from medal_judges.data_prep.annotation.answers import check
+from medal_judges.data_prep.annotation.answers import check_answers
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
     AnnotationQuestion,
     load_guidelines,
-    questions,
+    make_questions,
 )
 from medal_judges.data_prep.annotation.spreadsheet import (
-    header,
+    answer_columns,
     read_spreadsheet,
     write_xlsx,
 )
@@ -27,7 +27,7 @@ GUIDELINES = load_guidelines()
 
 
 def asked(project: Project) -> list[AnnotationQuestion]:
-    return questions(project.dimensions, GUIDELINES)
+    return make_questions(project.dimensions, GUIDELINES)
 
 
 def share(
@@ -72,7 +72,7 @@ def test_there_and_back(project: Project, tmp_path: Path) -> None:
         path = tmp_path / f"{annotator}.xlsx"
         filled(project, path, annotator, typed)
         answers += list(read_spreadsheet(path, [d.name for d in project.dimensions]))
-    checked, problems = check(answers, project)
+    checked, problems = check_answers(answers, project)
     assert problems == []
     assert [(a.key, a.annotator, a.values, a.texts) for a in checked] == [
         (
@@ -116,7 +116,7 @@ def test_the_sheets_hold_the_dialogues_and_the_questions(
     exported_sheet(project, tmp_path / "ana.xlsx", "ana")
     book = load_workbook(tmp_path / "ana.xlsx")
     head = [cell.value for cell in book["answers"][1]]
-    assert head == header(asked(project))
+    assert head == answer_columns(asked(project))
     lines = [*book["dialogues"].iter_rows(min_row=2, values_only=True)]
     for key, row in share(project):
         texts = [line[3] for line in lines if line[1] == key]

@@ -58,14 +58,14 @@ def test_overwrite_takes_the_runs_own_files_and_no_other(tmp_path: Path) -> None
 
 def test_a_model_in_a_folder_is_its_content(tmp_path: Path) -> None:
     """Other weights in the folder of an agent are another run, at any path."""
-    from medal_judges.data_prep.jobs import settings_content
+    from medal_judges.data_prep.jobs import answer_settings
     from medal_judges.models.llm.settings import llm_config
 
     weights = tmp_path / "model" / "model.safetensors"
     weights.parent.mkdir()
     weights.write_bytes(b"first")
     llm = llm_config({"model": str(weights.parent), "device": "cpu"})
-    first = settings_content(llm, {"device"})
+    first = answer_settings(llm, {"device"})
     assert str(tmp_path) not in str(first) and "device" not in first
     weights.write_bytes(b"other")
-    assert settings_content(llm, {"device"}) != first
+    assert answer_settings(llm, {"device"}) != first

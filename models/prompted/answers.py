@@ -64,10 +64,14 @@ _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class AnswerShape(Config):
-    """``format`` json: an object with the fields ``score`` and ``comment`` (None: no comment); with
-    several dimensions one under each key, or without comment a bare number. ``line``: the score
-    line of a free-text response is its ``last`` line or ``any`` line; if several differ, none.
-    ``prose``: any line, or else MEEP's sentence."""
+    """The form of answer that a prompt asks for.
+
+    ``format``: ``json`` is an object with the fields ``score`` and ``comment`` (None: no comment).
+    With several dimensions there is such an object, or without comment a number, under the key of
+    each. ``number`` and ``none`` are free text. ``line``: where free text has its score line, in
+    the ``last`` line or in ``any`` line. With ``prose`` it is in any line, or in MEEP's sentence.
+    Several different score lines are no score.
+    """
 
     format: AnswerFormat = "json"
     score: str = "score"
@@ -77,8 +81,9 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """One number of a response: for the dimension ``name``, which JSON calls ``key``, on ``scale``.
-    ``binary``: 0 or 1 only."""
+    """One number that an answer should have: for the dimension ``name``, on ``scale``. ``key``: its
+    name in JSON. ``label``: its name in a score line. ``binary``: whether only 0 and 1 are
+    valid."""
 
     name: str
     key: str
@@ -89,11 +94,13 @@ class AnswerField:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The score of one dimension in one response: ``value`` on the requested scale and the ``step``
-    that read it, or None and a ``reason``. ``span``: the place of the number in the completion's
-    text. ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their
-    sum before normalization. ``repeats``: the values of repeated answers, if the question was asked
-    several times."""
+    """The score of one dimension in one answer of a language model.
+
+    ``value``: a number on the scale that the prompt asks for, or None with a ``reason``. ``step``:
+    which way of reading found it. ``span``: where its number is in the text of the answer.
+    ``chances``: the probability of each rating, or None. ``mass``: their sum before they are
+    normalised. ``repeats``: the values of all answers, if the question was asked several times.
+    """
 
     value: float | None = None
     reason: str | None = None
@@ -112,8 +119,8 @@ class UnreadError(Exception):
 def read_answers(
     completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Returns the Answer in ``completion`` for each of ``fields``, by its name. ``shape`` is the
-    form that the prompt requested."""
+    """Returns the score of each of ``fields`` in ``completion``, by the field's name. ``shape``:
+    the form that the prompt asked for."""
     text = completion.text
     is_cut = completion.finish == "length"
     if is_cut:
@@ -134,7 +141,8 @@ def read_answers(
 def _read(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
-    """Reads a response as JSON or as lines. Raises UnreadError if it has no score at all."""
+    """Reads ``text`` as JSON, or as lines if it is not JSON. ``enforced``: whether a schema was
+    enforced. Raises UnreadError if there is no score at all."""
     begin = 0
     try:
         # The whole text first: a comment in JSON may mention <think>.
@@ -164,8 +172,9 @@ def _read(
 
 
 def parse_json(text: str) -> Any:
-    """Returns the JSON value that is all of ``text``, maybe in one code fence. Raises ValueError,
-    also for a key with two values and for numbers that JSON does not have."""
+    """Returns the JSON value in ``text``, which may be in one code fence and must have nothing
+    else. Raises ValueError if it is not JSON, has NaN or Infinity, or has a key with two different
+    values."""
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")
     if last.strip() == "```" and _FENCE.fullmatch(first):
@@ -188,9 +197,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _score_in(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
-    """Finds the score for ``field`` in a JSON ``value``. ``is_only`` says whether the answer holds
-    no other field. Returns the keys that lead to the score, the score, and the comment beside it. A
-    bare number has no keys. Raises UnreadError if there is no score, or if there are two."""
+    """Finds the score for ``field`` in a JSON ``value``. Returns (keys that lead to the score,
+    score, comment beside it). A bare number has no keys. ``is_only``: whether the answer has no
+    other field. Raises UnreadError if there is no score, or if two differ."""
     if not isinstance(value, dict):
         if not is_only or isinstance(value, list):
             raise UnreadError(f"a JSON answer without the key {field.key!r}")
@@ -223,8 +232,8 @@ def _score_in(
 
 
 def _place(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
-    """Returns where the number at ``path`` stands in a JSON text, None if other entries precede
-    it."""
+    """Returns the span in ``text`` of the number under the keys ``path``. Returns None if other
+    entries precede it, because the number is then not found. ``begin``: where the JSON begins."""
     steps = []
     for key in path:
         steps.append(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*")
@@ -246,8 +255,9 @@ def _normal_key(key: str) -> str:
 def _read_lines(
     text: str, begin: int, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Reads the score lines of a response that is not JSON. The comment is the text before
-    [RESULT], else the whole text if it has several lines."""
+    """Reads the score lines of an answer that is not JSON. The comment is the text before [RESULT].
+    Without [RESULT] it is the whole text, if that has several lines. ``begin``: where the reasoning
+    ends."""
     quotation = quote(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
     comment = before.strip().removeprefix("Feedback:").strip() or None
@@ -280,8 +290,9 @@ def _read_lines(
 
 @lru_cache(maxsize=256)
 def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
-    """Returns the pattern of ``Score: 4``, or of the number alone. The top of the scale may follow
-    (``4/5``), and markup is ignored."""
+    """Returns the pattern of a score line such as ``Score: 4`` or ``Score: 4/5``. ``names``: the
+    labels before the colon. ``is_label_optional``: whether the number may stand alone. Ignores
+    markup."""
     longest_first = sorted(names, key=len)[::-1]
     words = "|".join(re.escape(name).replace(r"\ ", r"[ _]") for name in longest_first)
     label = rf"(?:(?:{words}){_MARKUP}[:：=]{_MARKUP})"
@@ -301,8 +312,9 @@ def _score_line(
     shape: AnswerShape,
     is_only: bool,
 ) -> re.Match[str] | None:
-    """Returns the match of the score line for ``field``; None if there is none. The line of the
-    only dimension may lack its label. Raises UnreadError if several differ."""
+    """Returns the match of the score line for ``field``, or None. ``quotation``: the answer, for
+    errors. If the answer ``is_only`` about this dimension, the line may lack its label. Raises
+    UnreadError if several score lines differ."""
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
         names += LABELS
@@ -323,8 +335,8 @@ def _score_line(
 
 
 def _prose_score(text: str, begin: int, field: AnswerField) -> re.Match[str] | None:
-    """Returns the match of ``_PROSE``; None if there is none. Raises UnreadError if the text has
-    another number than the score and the ends of its scale."""
+    """Returns the match of MEEP's sentence (_PROSE) in ``text`` from ``begin`` on, or None. Raises
+    UnreadError if the text has other numbers besides the score and the ends of its scale."""
     match = _PROSE.search(text, begin)
     if match is not None:
         expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
@@ -340,7 +352,8 @@ def _to_answer(
     comment: str | None,
     span: tuple[int, int] | None,
 ) -> Answer:
-    """Returns ``value`` as an Answer, unscored if it is not a number on the scale."""
+    """Returns ``value`` as an Answer. It has a reason in place of a value if ``value`` is not a
+    number on the scale of ``field``."""
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)
@@ -360,7 +373,7 @@ def _to_answer(
 
 
 def quote(text: str) -> str:
-    """Returns ``text`` on one line, shortened for a message."""
+    """Returns ``text`` on one line, in quotation marks, shortened to 60 characters."""
     line = " ".join(text[:400].split())
     if len(line) > 60:
         line = line[:57] + "..."
@@ -371,9 +384,9 @@ def quote(text: str) -> str:
 
 
 def spoken_from(text: str) -> int:
-    """Returns where the text after the reasoning begins. A closing tag on a line of its own ends
-    reasoning that the prompt opened. Raises UnreadError if the reasoning does not end, or nothing
-    follows it."""
+    """Returns the index in ``text`` at which the answer begins, after any reasoning. A closing tag
+    on its own line ends reasoning that the prompt opened. Raises UnreadError if the reasoning does
+    not end, or if nothing follows it."""
     opened = _OPEN.match(text)
     if opened:
         closed = _CLOSE.search(text, opened.end())
@@ -392,7 +405,8 @@ def spoken_from(text: str) -> int:
 
 
 def without_thinking(text: str) -> str:
-    """Returns ``text`` after the reasoning. Returns an empty text if the reasoning does not end."""
+    """Returns the part of ``text`` after its reasoning. Returns an empty text if the reasoning does
+    not end."""
     try:
         return text[spoken_from(text) :].strip()
     except UnreadError:

@@ -64,10 +64,14 @@ _SHARES: dict[str, tuple[float, float]] = {
 
 @dataclass(slots=True)
 class PromptView:
-    """The turns that a prompt shows (None marks a gap). A judged turn is in ``response`` or, with
-    ``last_judged``, the last of them; neither if the whole dialogue is judged. ``start``: how many
-    turns did not fit. ``rendered``: the messages by question, once they are built. With a
-    ``failure`` no question is sent.
+    """What a prompt shows of one dialogue.
+
+    ``turns``: the turns to show. None is a gap. ``response``: the turn to score, if the prompt
+    shows it separately. ``last_judged``: whether the last of ``turns`` is the turn to score. If
+    there is neither, the whole dialogue is scored. ``start``: how many of the oldest turns did not
+    fit. ``left_out`` and ``shortened``: how many turns the context leaves out and a model
+    summarised. ``rendered``: question index -> messages, once they are made. ``failure``: why no
+    question is sent, or None.
     """
 
     turns: list[Turn | None]
@@ -86,7 +90,8 @@ class PromptView:
 
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
-    """One request about one or several dimensions; ``index``: its place in the builder."""
+    """One question to the model, about one or several dimensions. ``fields``: the numbers that its
+    answer should have. ``index``: its index in the questions of its builder."""
 
     index: int
     dimensions: tuple[Dimension, ...]
@@ -94,12 +99,15 @@ class PromptQuestion:
 
 
 class PromptBuilder:
-    """Builds the prompts for a fixed list of dimensions; arguments as in BasePromptedConfig.
+    """Makes the prompts about a fixed list of dimensions.
+
+    The arguments are fields of BasePromptedConfig, except two. ``values`` returns further values of
+    the templates for a dimension. ``fence`` is the sentence that explains the tags around turns, or
+    None for a plain transcript. Raises ConfigError if the prompt file does not have the
+    ``variant``, ``layout`` or ``role``.
 
     ``aspects`` and ``scales`` have the prompt's texts about each dimension, and the scale that it
-    requests, by name. ``values``: further values of a judge's templates. ``fence``: the sentence
-    before turns between marks (prompt.py); None: a plain transcript. Raises ConfigError for a name
-    that the prompt does not have.
+    asks for.
     """
 
     def __init__(
@@ -170,7 +178,7 @@ class PromptBuilder:
 
     @property
     def hash(self) -> str:
-        """12 hex digits over all that can be sent."""
+        """A hash of 12 hex digits of all texts that can be sent."""
         chosen = [self.variant, self.layout, self.answer.model_dump()]
         return content_hash([self.prompt.hash, chosen])
 
@@ -185,7 +193,7 @@ class PromptBuilder:
         )
 
     def is_whole(self, dimension: Dimension) -> bool:
-        """Returns whether the prompt requests whole numbers for ``dimension``."""
+        """Returns whether the prompt asks for whole numbers for ``dimension``."""
         aspect = self.aspects[dimension.name]
         if self.variant in self.prompt.scales:
             return True
@@ -194,7 +202,8 @@ class PromptBuilder:
         )
 
     def to_dimension(self, value: float | None, dimension: Dimension) -> float | None:
-        """Maps ``value`` from the requested scale to the dimension's scale (ORALIS, Equation 1)."""
+        """Maps ``value`` linearly from the scale that the prompt asks for to the scale of
+        ``dimension`` (ORALIS, Equation 1). None stays None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -205,8 +214,8 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages that ask ``question`` about the turns of ``view`` from index
-        ``start`` on."""
+        """Returns the messages that ask ``question`` about ``view``. They show the turns of the
+        view from index ``start`` on."""
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -225,12 +234,12 @@ class PromptBuilder:
         return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """Returns the beginning of the response to ``question``, which the judge writes for the
-        model."""
+        """Returns the beginning of the answer to ``question``, which is written for the model."""
         return self.prompt.text("prefill", self.values[question.index])
 
     def again(self, question: PromptQuestion) -> str:
-        """Returns the second question, for the number alone."""
+        """Returns the text of a second question, which asks for the number of ``question``
+        alone."""
         values = self.values[question.index]
         return self.prompt.text("again", values) or ASK_AGAIN.format(**values)
 
@@ -240,8 +249,8 @@ class PromptBuilder:
         return fence_dialogue(turns)
 
     def _values(self, question: PromptQuestion) -> dict[str, Any]:
-        """Returns the values of the templates that do not depend on the dialogue: those of each
-        dimension, by kind, and those of the only dimension."""
+        """Returns the template values for ``question`` that do not depend on the dialogue. The
+        values of the first dimension are also at the top level."""
         dimensions = [self._dimension_values(d) for d in question.dimensions]
         kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
@@ -267,7 +276,7 @@ class PromptBuilder:
         }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the values about one dimension."""
+        """Returns the template values about ``dimension``."""
         aspect, (low, high) = self.aspects[dimension.name], self.scales[dimension.name]
         role = self.role
         if role is None:
@@ -295,7 +304,8 @@ class PromptBuilder:
         return values
 
     def _form(self, question: PromptQuestion) -> str:
-        """Returns the shape of a JSON answer, with one entry per dimension."""
+        """Returns the JSON form of the answer to ``question``, with an entry for each dimension, as
+        a text for the prompt."""
         answer = self.answer
         forms = []
         for field in question.fields:
@@ -317,7 +327,8 @@ class PromptBuilder:
     def _examples(
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
-        """Returns the scored examples of the prompt, without the dialogue ``judged_id``."""
+        """Returns the scored examples for ``question``. Leaves out the dialogue with the id
+        ``judged_id``."""
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
@@ -340,8 +351,8 @@ class PromptBuilder:
     def schema(
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
-        """Returns the JSON schema of the response to ``question``. A comment has at most
-        ``comment_chars`` characters."""
+        """Returns the JSON schema of the answer to ``question``. ``comment_chars``: the maximum
+        number of characters of a comment. None is no limit."""
         answer, comments = self.answer, dict[str, object]()
         if answer.comment:
             comment: dict[str, object] = {"type": "string"}
@@ -374,7 +385,8 @@ class PromptBuilder:
 
 @dataclass(frozen=True, slots=True)
 class ScoredExample:
-    """A dialogue with its scores per dimension on [0, 1], and a ``summary`` to show instead."""
+    """A dialogue with its scores, for a prompt with examples. ``scores``: by dimension, on [0, 1].
+    ``summary``: a text to show instead of the turns, or None."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -383,9 +395,9 @@ class ScoredExample:
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the examples in the file of labelled dialogues at ``path``, or in the packaged file
-    of that name. An example has the mean rating of each dimension whose scale is stated, and the
-    field ``summary``."""
+    """Returns the examples in ``path``, a file of labelled dialogues or the name of a shipped file.
+    The score of a dimension is the mean of its ratings, mapped to [0, 1]. A dimension without a
+    stated scale has no score."""
     file = Path(path)
     if not file.is_file():
         file = CONFIGS / path
@@ -408,10 +420,9 @@ def choose_examples(
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three of ``examples`` for ``dimension``: one with the lowest score, one near the
-    median and one with the highest. ``seed`` draws among equal scores. The dialogue with the id
-    ``without`` is left out, so that none is its own example. Raises ConfigError for fewer than
-    three."""
+    """Returns three of ``examples``: those whose scores on ``dimension`` are nearest to 0, to the
+    median and to 1. ``seed`` draws among equally near ones. Leaves out the dialogue with the id
+    ``without``. Raises ConfigError if there are fewer than three."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < 3:
         raise ConfigError(
@@ -438,9 +449,9 @@ def choose_examples(
 def view_of(
     dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
 ) -> PromptView:
-    """Returns the part of ``dialogue`` that ``context`` shows. If ``turn`` is judged, later turns
-    are left out. The judged turn is in ``response`` with ``apart``, and the last shown turn
-    without it."""
+    """Returns the part of ``dialogue`` that ``context`` shows. ``turn``: the index of the turn to
+    score, after which nothing is shown. None scores the whole dialogue. ``apart``: whether this
+    turn goes into ``response`` of the view, or stays the last of ``turns``."""
     turns, response = list(dialogue.turns), None
     if turn is not None:
         del turns[turn + 1 :]
@@ -463,8 +474,8 @@ def view_of(
 
 
 def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the turns that ``context`` shows. If they would include no turn of the
-    assistant, the shown part grows towards the middle until it does."""
+    """Returns the indices of the turns that ``context`` shows. If no assistant turn is among them,
+    the shown part grows towards the middle until there is one."""
     count = len(turns)
     if context not in _SHARES:
         return list(range(count))
@@ -493,10 +504,14 @@ def shorten(
     *,
     fence: bool,
 ) -> None:
-    """Replaces long turns in ``views`` by summaries that ``llm`` writes with ``prompt``. Long are
-    the assistant's turns of more than LONG_TURN words in dialogues of more than LONG_DIALOGUE
-    words. ``context`` (``summary_N``) sets the number of words of a summary. With ``fence`` the
-    turn stands between marks."""
+    """Replaces long turns in ``views`` by summaries of ``llm``, and counts them. A turn is long if
+    it is an assistant turn of more than LONG_TURN words in a dialogue of more than LONG_DIALOGUE
+    words.
+
+    ``prompt`` asks for a summary. ``context`` (``summary_N``) sets its maximum number of words.
+    ``fence``: whether the turn is sent between tags. If a turn cannot be summarised, its view gets
+    a ``failure``.
+    """
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
     for view in views:
@@ -521,7 +536,7 @@ def shorten(
 
 
 def _long_turns(view: PromptView) -> list[tuple[int, Turn]]:
-    """Returns the turns to shorten with their indices; see ``shorten``."""
+    """Returns (index, turn) of each turn in ``view`` that is to be summarised."""
     total = 0
     long_turns = []
     for index, turn in enumerate(view.turns):

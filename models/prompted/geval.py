@@ -36,11 +36,11 @@ class GEvalConfig(BasePromptedConfig):
 
 
 class GEvalJudge(BasePromptedJudge):
-    """Expected value over the ratings' probabilities, on the dimension's own scale.
+    """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
-    A model of this machine gives the likelihood of every rating as the answer, and reads the
-    conversation once. A server reports alternatives to the token of the rating in its answer; a
-    dialogue is unscored if it reports none, or if one rating begins another (1 and 10).
+    A model on this machine computes the likelihood of each rating as the answer. A server reports
+    the most likely alternatives to the rating that it wrote. The dialogue is unscored if it reports
+    none, or if one rating is the beginning of another (1 and 10).
     """
 
     family = "geval"
@@ -61,7 +61,8 @@ class GEvalJudge(BasePromptedJudge):
     def _placeholders(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """Returns the values of G-Eval's placeholders; a part with the value None is left out."""
+        """Returns the values of G-Eval's templates for ``dimension``. ``aspect``: the prompt's
+        texts about it. A part of the prompt whose value is None is left out."""
         texts = Ratings.of(dimension, POINTS).texts
         bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels
@@ -97,7 +98,8 @@ class GEvalJudge(BasePromptedJudge):
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Returns a reading for each request and dimension, in order."""
+        """Returns a reading for each request and dimension, in order, from the likelihood of each
+        rating."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
@@ -111,7 +113,8 @@ class GEvalJudge(BasePromptedJudge):
     def _by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """As ``_by_likelihood``, from the alternatives to the rating's token."""
+        """Returns a reading for each request and dimension, in order, from the alternatives to the
+        rating that a server reports."""
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
@@ -130,8 +133,9 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def expected_rating(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns the distribution over ``ratings`` at the place of the rating in ``completion``.
-    Returns the reason as a text if there is none."""
+    """Returns an answer with the probability of each of ``ratings``, from the alternatives to the
+    rating in ``completion``. If there is no rating or there are no alternatives, it has a
+    ``reason`` instead."""
     written = "".join(token.text for token in completion.tokens)
     if written:
         completion = replace(completion, text=written)
@@ -149,16 +153,17 @@ AFFIRMATIVE = "Yes"
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """The judge asks whether the answer is "Yes" (AFFIRMATIVE)."""
+    """A file of configs/judges/ with ``family: gptscore``."""
 
     family: Literal["gptscore"] = "gptscore"
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """Likelihood of "Yes" as the answer to a question about each dimension.
+    """GPTScore: the score is the likelihood of "Yes" as the answer to a question about each
+    dimension.
 
-    ``details`` has the raw value in nats per token. The score is low + (high - low) exp(raw), so
-    its ranks are those of raw.
+    ``details`` has the raw value, the mean log-probability per token. The score is low + (high -
+    low) * exp(raw).
     """
 
     family = "gptscore"

@@ -69,19 +69,23 @@ FILES = {"prompts", "rubric", "examples"}
 
 
 class BasePromptedConfig(Config):
-    """The prompt, the language model, and how much of a dialogue the prompt shows.
+    """The settings that all prompted judges share: the prompt, the language model, and what the
+    prompt shows of a dialogue.
 
-    ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
-    ``dimensions``: those of the rubric to score (none: all). ``prompts``: a file or a shipped
-    name. ``variant`` and ``layout``: those of this file to use (None: the file's default).
+    ``rubric`` and ``prompts``: a file or a shipped name. ``dimensions``: the dimensions of the
+    rubric to score. None given is all. ``variant`` and ``layout``: which ones of the prompt file to
+    use. None is its first one. ``language``: the prompt's language. ``auto`` is the language of the
+    dialogue, if the prompt file has it. ``role``: one of the prompt's roles, or ``none``. None is
+    the prompt file's choice for each dimension.
 
-    ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
-    ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
-    ``fence``: put turns between marks that no turn can close or imitate (prompt.py). ``context``:
-    the part of the dialogue that the prompt shows; with ``summary_*`` the model ``shortener``
-    (None: the judge's own) shortens long turns of the assistant to at most so many words.
-    ``examples``: a file of labelled dialogues for variants that show some, each as its last
-    ``excerpt_turns`` turns (0: its summary, or all turns), drawn by ``seed``.
+    ``fence``: whether turns are sent between tags that no turn can close or imitate (prompt.py).
+    ``context``: which part of the dialogue the prompt shows. With ``summary_N`` long assistant
+    turns are summarised in at most N words. ``shortener``: the model that summarises. None is
+    ``llm``.
+
+    ``examples``: a file of labelled dialogues, for variants that show some. ``excerpt_turns``: how
+    many of their last turns are shown. 0 shows the summary, or all turns if there is none. ``seed``
+    draws the examples.
     """
 
     name: str
@@ -102,9 +106,12 @@ class BasePromptedConfig(Config):
 
 
 class BasePromptedJudge(Judge):
-    """Builds the prompts, truncates and shortens dialogues, and signs; a family sends the questions
-    and reads the answers (``_score_fitting``). An answer takes at most ``answer_tokens`` and half
-    of the model's window, a prompt at most ``prompt_tokens``."""
+    """Base class of prompted judges. It makes the prompts, shortens dialogues that do not fit, and
+    computes the signature. A family sends the questions and reads the answers (``_score_fitting``).
+
+    ``answer_tokens``: the maximum number of tokens of an answer, at most half of the model's
+    context. ``prompt_tokens``: the maximum number of tokens of a prompt.
+    """
 
     config_class: ClassVar[type[BasePromptedConfig]]
     token_budget = 65536  # of one call; a local model divides it by its own memory
@@ -163,8 +170,8 @@ class BasePromptedJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """Returns the judge of a YAML file's ``settings``, which have the fields of its config
-        class. Raises ConfigError for an unknown field, or a value that the field does not allow."""
+        """Returns the judge that ``settings`` describe. Their fields are those of the family's
+        config class. Raises ConfigError for an unknown field or a wrong value."""
         if settings.get("llm", EMBEDDED) is None:
             raise no_model_error(settings.get("name"))
         config = build_config(
@@ -206,8 +213,8 @@ class BasePromptedJudge(Judge):
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
-        """Returns the builder of prompts for the language of the dialogue in ``request``. Returns
-        the judge's first builder if no builder has this language."""
+        """Returns the prompt builder for the language of the dialogue in ``request``. If there is
+        none, or ``request`` is None, returns the first builder."""
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -234,7 +241,8 @@ class BasePromptedJudge(Judge):
             self._drop_turns(request)
 
     def _drop_turns(self, request: ScoreRequest) -> None:
-        """Drops whole oldest turns until the longest of the request's prompts fits."""
+        """Drops the oldest turns of ``request`` until its longest prompt fits. Sets a ``failure``
+        if the last turn alone is too long."""
         builder, view = self.builder(request), request.payload
 
         for question in builder.questions:
@@ -266,8 +274,8 @@ class BasePromptedJudge(Judge):
     def questions(
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
-        """Returns one question about ``request`` for each of ``dimensions`` in order, or one
-        question for all of them."""
+        """Returns the questions about ``request``: one for each of ``dimensions``, in order. If the
+        prompt's layout is ``together``, returns one question about all dimensions of the judge."""
         builder = self.builder(request)
         if builder.together:
             return list(builder.questions)
@@ -291,9 +299,9 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Returns two dictionaries by dimension for each of ``requests``: the likelihoods of the
-        dimension's ``texts`` as response to its question, and their usage. ``dimensions`` limits
-        the questions. With ``score_eos`` a likelihood includes the end of the turn."""
+        """Returns for each of ``requests`` {dimension: (likelihoods, usage)}: how likely each text
+        is as the answer to the question about the dimension. ``texts``: the texts by dimension.
+        ``score_eos``: by dimension, whether a likelihood includes the end of the turn."""
         groups, owners = [], []
         for request in requests:
             prefill_of = self.builder(request).prefill
@@ -346,8 +354,8 @@ class BasePromptedJudge(Judge):
         *,
         transient: bool,
     ) -> Judgement:
-        """Returns the judgement of ``request`` from ``answers`` by dimension, with the sum of
-        ``usages``. ``transient`` says whether another try may succeed."""
+        """Returns the judgement of ``request`` from ``answers`` by dimension. ``usages`` are added
+        up. ``transient``: whether the same request may succeed later."""
         judgement = to_judgement(
             answers,
             [d for d in self.dimensions if d.name in answers],
@@ -361,7 +369,8 @@ class BasePromptedJudge(Judge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one Judgement per request, in order; all of them fit the model."""
+        """Returns one Judgement per request, in order. The prompts of all ``requests`` fit the
+        model's context."""
 
 
 def grouped_likelihoods(
@@ -369,9 +378,9 @@ def grouped_likelihoods(
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """Returns the likelihoods under ``llm`` of each of ``groups``, and their usage. ``owners`` has
-    one key for each group. Groups of one owner (a dialogue) are one call, so that the model
-    reads a shared beginning once."""
+    """Returns (likelihoods under ``llm``, usage) of each of ``groups`` of continuations. ``owners``
+    has a key for each group, such as the id of its dialogue. Groups with the same key are sent as
+    one, so that beginnings that they share are computed once."""
     answers: list[tuple[list[Likelihood], Usage]] = []
     for likelihoods in likelihoods_by_owner(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
@@ -386,16 +395,18 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 
 
 class PromptedConfig(BasePromptedConfig):
-    """How a prompted judge asks and reads.
+    """The settings of a prompted judge.
 
-    ``answer``: the format (default: the prompt file's); ``prose`` asks as ``number`` does and also
-    reads a sentence such as "I would give this a 70 out of 100". ``enforce``: hold the answer to a
-    JSON schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask
-    once more for the number alone if the answer about one dimension has none that can be read.
-    ``max_tokens`` of an answer. ``temperature`` 0 is greedy. The score is the mean of ``repeats``
-    answers with the seeds ``seed``, ``seed`` + 1, .... ``expected``: also note the
-    probability-weighted rating, by the alternatives to the token of the number that a server
-    reports, or by the likelihood of every rating in its place.
+    ``answer``: the format of the answer. None is that of the prompt file. ``prose`` asks like
+    ``number``, and can also read a sentence such as "I would give this a 70 out of 100".
+    ``enforce``: whether a JSON schema is enforced, if the backend can. ``comment_chars``: the
+    maximum number of characters of a comment in that schema. ``ask_again``: whether to ask a second
+    time, for the number alone, if an answer about one dimension has no readable number.
+
+    ``max_tokens``: the maximum number of tokens of an answer. ``temperature`` 0 is greedy decoding.
+    ``repeats``: how many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
+    ``expected``: whether to add the expected rating to ``details``. It comes from the alternatives
+    that a server reports, or from the likelihood of each rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -411,8 +422,8 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """One chat request with its answers, once it is sent; ``owner`` is the index of the dialogue's
-    score request."""
+    """A question that was sent, with its answers. ``owner``: the index of its score request.
+    ``chat``: what was sent last."""
 
     owner: int
     question: PromptQuestion
@@ -425,7 +436,8 @@ class _Asked:
 
 
 class PromptedJudge(BasePromptedJudge):
-    """Asks a language model for numbers, one request per dimension or one for all."""
+    """A judge that asks a language model for numbers: one question per dimension, or one question
+    about all."""
 
     family = "prompted"
     config_class = PromptedConfig
@@ -489,7 +501,8 @@ class PromptedJudge(BasePromptedJudge):
     def _answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_Asked]:
-        """Asks the questions about each request, and returns them with their answers."""
+        """Asks the questions about all ``requests``, ``repeats`` times each. Returns them with
+        their answers."""
         config, top_logprobs = self.config, 0
         if config.expected and self.llm.api:
             top_logprobs = ALTERNATIVES
@@ -513,7 +526,8 @@ class PromptedJudge(BasePromptedJudge):
     def _send(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Sends the chat of each question and reads its answers."""
+        """Sends ``questions`` and sets their answers. ``requests``: those that their ``owner`` is
+        an index of."""
         if not questions:
             return
         completions = self.llm.chat([question.chat for question in questions])
@@ -530,7 +544,8 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_again(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Asks once more about single dimensions whose answer has no readable number."""
+        """Asks a second time those ``questions`` about one dimension whose answer has no readable
+        number."""
         unread: list[_Asked] = []
         for question in questions:
             if question.completion.failed or len(question.answers) > 1:
@@ -558,10 +573,12 @@ class PromptedJudge(BasePromptedJudge):
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Adds the distributions from the likelihood of every rating in the place of the number.
+        """Adds to the answers of ``questions`` the probability of each rating: its likelihood in
+        the place of the number.
 
-        If one rating begins another (1 and 10), the text after the number is scored too.
-        Without a number only an answer in the format ``number`` is weighed, at its beginning.
+        If one rating is the beginning of another (1 and 10), the text after the number is scored
+        too. An answer without a number is skipped, unless its format is ``number``. The ratings are
+        then scored at its beginning.
         """
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
@@ -581,7 +598,8 @@ class PromptedJudge(BasePromptedJudge):
             question.usages.append(usage)
 
     def _with_every_rating(self, question: _Asked, name: str) -> list[Continuation]:
-        """Returns the answer up to its number for ``name``, continued by each rating."""
+        """Returns the answer to ``question`` up to its number for the dimension ``name``, followed
+        by each rating."""
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""

@@ -51,10 +51,13 @@ _UNSEEN = re.compile(
 
 
 class Aspect(Config):
-    """A prompt's texts about one dimension. ``key``: its name in a JSON response. ``scale``: the
-    requested one; scores are mapped linearly to the rubric's, without rounding (ORALIS, Equation
-    1). ``whole``: request whole numbers only. ``role``: one of the prompt's roles. ``bands``: what
-    each rating means, from the lowest up (G-Eval). ``steps``: how to evaluate (G-Eval)."""
+    """A prompt's texts about one dimension.
+
+    ``key``: its name in a JSON answer. ``scale``: the scale to ask for. Scores are mapped linearly
+    to the rubric's scale, without rounding (ORALIS, Equation 1). ``whole``: whether to ask for
+    whole numbers only. ``role``: one of the prompt's roles. ``bands``: what each rating means, from
+    the lowest to the highest (G-Eval). ``steps``: how to evaluate (G-Eval).
+    """
 
     key: str | None = None
     label: str | None = None
@@ -70,14 +73,14 @@ class Aspect(Config):
 
 
 class Prompt(Config):
-    """A prompt file; for the templates see the module.
+    """A prompt file. ``parts``: its jinja2 templates by name.
 
-    ``layouts``: name -> one request for ``each`` dimension, or one for all ``together``.
-    ``variants``: names; the first layout and variant are the default. ``roles``: names.
-    ``examples``: variants that show three scored dialogues (lowest, median, highest; ORALIS,
-    section 4.2). ``scales``: variant -> the scale of all aspects, in whole numbers. ``languages``:
-    those with a file of their own, NAME_LANGUAGE. ``speakers``: the names of the roles in a plain
-    transcript.
+    ``layouts``: name -> ``each`` (one question per dimension) or ``together`` (one question about
+    all). ``variants`` and ``roles``: names that the templates use. The first layout and the first
+    variant are the default. ``examples``: the variants that show three scored dialogues (lowest,
+    median and highest score; ORALIS, section 4.2). ``scales``: variant -> the scale to ask for, in
+    whole numbers, for all dimensions in ``aspects``. ``languages``: those that have a file of their
+    own, NAME_LANGUAGE. ``speakers``: the names of the roles in a plain transcript.
     """
 
     name: str
@@ -94,8 +97,8 @@ class Prompt(Config):
     aspects: Mapping[str, Aspect] = {}
 
     def text(self, part: str, values: Mapping[str, Any]) -> str:
-        """Returns ``part`` filled with ``values``. Returns an empty text if the prompt does not
-        have the part. Raises ConfigError if the template needs a value that is missing."""
+        """Returns the template ``part`` filled with ``values``. Returns an empty text if the prompt
+        does not have this part. Raises ConfigError if a value is missing."""
         try:
             return compile_template(self.parts.get(part, "")).render(values).strip()
         except (TemplateError, TypeError) as error:
@@ -107,8 +110,9 @@ class Prompt(Config):
         *,
         again: Sequence[Mapping[str, object]] = (),
     ) -> list[Message]:
-        """Returns the messages of the parts ``system``, if there is one, and ``user``. ``again``
-        has the values of each earlier attempt, which that part is filled with."""
+        """Returns the message of the part ``system``, if the prompt has it, and the message of the
+        part ``user``. ``again``: further values for each earlier attempt. For each one the user's
+        message also has the part ``again``."""
         texts = [self.text("user", values)]
         if AGAIN in self.parts:
             texts += [self.text(AGAIN, {**values, **attempt}) for attempt in again]
@@ -118,8 +122,8 @@ class Prompt(Config):
         return messages
 
     def values_of(self, part: str) -> set[str]:
-        """Returns the names of the values that ``part`` uses. Raises ConfigError if the template is
-        not valid."""
+        """Returns the names of the values that the template ``part`` uses. Raises ConfigError if
+        the template is not valid."""
         try:
             return find_undeclared_variables(
                 _ENVIRONMENT.parse(self.parts.get(part, ""))
@@ -129,7 +133,7 @@ class Prompt(Config):
 
     @property
     def hash(self) -> str:
-        """12 hex digits over all that can be sent."""
+        """A hash of 12 hex digits of all texts that can be sent."""
         return content_hash(self.model_dump(exclude={"name", "source"}))
 
 
@@ -144,9 +148,10 @@ def load_prompt(
     parts: Collection[str] = (),
     language: str = "en",
 ) -> Prompt:
-    """Returns the prompt file at a path, the shipped one of that name, or a Prompt from a config,
-    in ``language``. Raises ConfigError for a missing one of ``parts``, a template that cannot be
-    read, and a value in it that is not ``known`` (None: they are not checked here)."""
+    """Returns ``prompt``, a file, a shipped name or a loaded Prompt, in ``language``. ``known``:
+    the names of the values that templates may use. None does not check them. ``parts``: the parts
+    that must exist. Raises ConfigError if the file, the language or a part is missing, if a
+    template is not valid, or if it uses an unknown value."""
     where = str(prompt)
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
@@ -181,9 +186,9 @@ def transcript(
     *,
     keep_breaks: bool = False,
 ) -> str:
-    """Returns a line ``user: ...`` for each of ``turns``. ``names`` maps roles to other names. None
-    in ``turns`` is a gap. Line breaks inside a turn become blanks, so that a turn cannot imitate
-    another one, unless ``keep_breaks``."""
+    """Returns ``turns`` as a text with a line ``role: content`` for each. None is a gap. ``names``:
+    other names for the roles. Line breaks in a turn become spaces, so that a turn cannot imitate
+    another turn, unless ``keep_breaks`` is true."""
     lines = []
     for turn in turns:
         if turn is None:
@@ -201,20 +206,20 @@ def transcript(
 
 
 def harmless(text: str) -> str:
-    """Returns ``text`` on one line, without invisible characters and with possible marks
-    escaped."""
+    """Returns ``text`` on one line, without invisible characters. Escapes anything that looks like
+    the beginning of a tag."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
 def fence_text(mark: str, text: str) -> str:
-    """Returns ``text`` between its marks, such as ``<response>...</response>`` for the mark
-    ``response``."""
+    """Returns ``text`` between tags named ``mark``, such as ``<response>...</response>``. Tags in
+    the text itself are escaped."""
     return f"<{mark}>{harmless(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:
-    """Returns a line for each of ``turns``, between the marks of its role. None in ``turns`` is a
-    gap."""
+    """Returns ``turns`` as a text with a line for each, between tags that are named after its role.
+    None is a gap."""
     lines = ["<dialogue>"]
     for turn in turns:
         lines.append(GAP if turn is None else fence_text(turn.role, turn.content))
@@ -223,7 +228,7 @@ def fence_dialogue(turns: Iterable[Turn | None]) -> str:
 
 @cache
 def fence_note(language: str) -> str:
-    """Returns the sentence about the marks in ``language``, in English if it has no
-    translation."""
+    """Returns the sentence in a prompt that explains the tags, in ``language``, or in English if
+    there is no translation."""
     notes = load_prompt("fence", parts=("en",)).parts
     return notes.get(language, notes["en"]).strip()

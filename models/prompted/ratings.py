@@ -33,16 +33,17 @@ MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 @dataclass(frozen=True)
 class Ratings:
-    """The ratings that the model may write (``texts``) and their ``values`` on the dimension's
-    scale, both ascending."""
+    """The ratings that a model may write for one dimension, in ascending order. ``texts``: as
+    written. ``values``: on the dimension's scale."""
 
     texts: tuple[str, ...]
     values: tuple[float, ...]
 
     @classmethod
     def of(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers of the scale of ``dimension``, if there are two to eleven.
-        Otherwise returns 1 to ``points``, spread evenly over the scale."""
+        """Returns the whole numbers on the scale of ``dimension``, if there are two to eleven (at
+        least three on a continuous scale). Otherwise returns the ratings 1 to ``points``, evenly
+        spaced over the scale."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -57,8 +58,9 @@ class Ratings:
 
     @classmethod
     def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """Returns the whole numbers of ``scale`` for ``dimension``. Returns eleven evenly spread
-        ones (0, 10, ... 100) if there are more, and eleven decimals if there are fewer than two."""
+        """Returns the whole numbers on ``scale``, which the prompt asks for instead of the scale of
+        ``dimension``. If there are more than eleven, returns eleven evenly spaced ones (0, 10, ...
+        100). If there are fewer than two, returns eleven decimals."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         if steps < 1:
@@ -71,14 +73,13 @@ class Ratings:
 
     @cached_property
     def ambiguous(self) -> bool:
-        """Returns whether one rating begins another, as 1 does 10."""
+        """Whether one rating is the beginning of another, such as 1 of 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating in ``completion``: a line that holds it alone, or follows
-        ``Rating:``."""
+        """Returns the rating in ``completion``: a line that has it alone or after ``Rating:``."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
@@ -89,7 +90,8 @@ class Ratings:
         return Answer(reason=reason)
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
-        """(expected value, standard deviation) of ``values`` under ``chances``."""
+        """Returns the expected value and the standard deviation of ``values``. ``chances``: the
+        probability of each."""
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -103,8 +105,8 @@ class Ratings:
 
 
 def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with a distribution. ``logprobs`` has the log-probability of each rating's
-    text, in order."""
+    """Returns ``answer`` with the probability of each rating. ``logprobs``: the log-probability of
+    each rating's text, in order."""
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
     total = sum(weights)
@@ -115,9 +117,9 @@ def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
 def from_alternatives(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with a distribution over ``ratings``, read from the alternatives to the
-    token of its number in ``completion``. Returns it unchanged if the backend reports no
-    alternatives, the number has several tokens, or one rating begins another (1 and 10)."""
+    """Returns ``answer`` with the probability of each of ``ratings``, from the alternatives to the
+    token of its number in ``completion``. Returns it unchanged if no alternatives are reported, if
+    the number has several tokens, or if one rating is the beginning of another (1 and 10)."""
     if answer.span is None or ratings.ambiguous or not completion.tokens:
         return answer
     start, end = answer.span
@@ -147,8 +149,9 @@ def from_alternatives(
 
 
 def pool_answers(repeats: Sequence[Answer]) -> Answer:
-    """Returns one answer for ``repeats``, several answers to one question. It is the first that has
-    a number, with the means of their numbers and of their distributions."""
+    """Combines ``repeats``, several answers to one question, into one answer. Returns the first
+    answer with a number. Its number and its distribution are replaced by the means over all answers
+    that have one."""
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
@@ -175,9 +178,9 @@ def to_judgement(
     *,
     expected: bool,
 ) -> Judgement:
-    """Returns the judgement with a score for each of ``dimensions`` from its answer in ``answers``.
-    ``builder`` knows the scale that was requested, ``ratings`` the possible ratings. The score
-    is the number in the answer, or with ``expected`` the expected rating under its distribution."""
+    """Returns the judgement on ``dimensions`` from their ``answers``. ``builder``: what asked the
+    questions, and has the scale of the numbers. ``ratings``: the possible ratings by dimension.
+    ``expected``: whether the score is the expected rating, instead of the number in the answer."""
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}
     comments: list[str] = []

@@ -54,9 +54,9 @@ TokenIds = tuple[int, ...]
 
 
 class MetricConfig(Config):
-    """A published model. ``name`` is the judge's. ``model``: a folder, or a hub id at ``revision``.
-    ``tokenizer``: the tokenizer's folder or hub id if the model has none. ``device``: by default
-    the GPU if there is one. ``dtype``: that of the weights."""
+    """The settings of a published metric. ``name``: the judge's name. ``model``: a folder, or a hub
+    id at ``revision``. ``tokenizer``: the folder or hub id of the tokenizer. None is ``model``.
+    ``device``: None is the GPU if there is one. ``dtype``: that of the weights."""
 
     name: str
     model: str
@@ -69,10 +69,11 @@ class MetricConfig(Config):
 def load_checkpoint(
     config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads (network in evaluation mode on its device, tokenizer) of a published model.
+    """Loads the model of ``config`` and returns (network in evaluation mode on its device,
+    tokenizer).
 
-    ``network_class`` names its class in transformers. Raises JudgeLoadError; also if the weights
-    are only in a pickle, because opening a pickle can run code.
+    ``network_class``: the name of the network's class in transformers. Raises JudgeLoadError if the
+    model cannot be loaded, or has its weights only in a pickle, because a pickle can run code.
     """
     import transformers
 
@@ -109,11 +110,11 @@ def load_checkpoint(
 
 @dataclass(slots=True)
 class Queries:
-    """The network's inputs for one request.
+    """The inputs of the network for one request.
 
-    ``inputs``: (dimension, turn index, token ids); a turn has several for one dimension if it is
-    asked by sentence. ``dropped`` are turns that did not fit in an input, and ``cut`` turns whose
-    input lost its end.
+    ``inputs``: (dimension, turn index, token ids). A turn has several inputs for a dimension that
+    is scored sentence by sentence. ``dropped``: the indices of turns that an input leaves out.
+    ``cut``: the indices of turns whose input lost its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
@@ -122,11 +123,12 @@ class Queries:
 
 
 class TurnMetric(Judge):
-    """A published network that returns a probability for a token sequence.
+    """Base class of published metrics, whose network returns a probability for each input. The
+    score of a dialogue is the mean over its assistant turns.
 
-    A family implements ``_ask`` and ``_probability``. Equal sequences are read once per batch.
-    ``parts``: a dimension that is the mean of others -> those. ``sums``: dimensions with the sum of
-    a turn's probabilities as its value, not the mean.
+    A family implements ``_ask`` and ``_probability``. ``parts``: a dimension that is the mean of
+    other dimensions -> those. ``sums``: the dimensions whose value is the sum of a turn's
+    probabilities instead of their mean.
     """
 
     config: Any
@@ -151,8 +153,8 @@ class TurnMetric(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric:
-        """Returns a judge from ``settings``, the content of a file of configs/judges/. Raises
-        JudgeLoadError if its checkpoint cannot be loaded."""
+        """Returns the judge that ``settings``, the content of a file of configs/judges/, describe.
+        Raises JudgeLoadError if its checkpoint cannot be loaded."""
         where = f"{cls.family} judge"
         config = build_config(cls.config_class, dict(settings), where=where)
         return cls(config, *load_checkpoint(config, cls.network_class))
@@ -168,7 +170,8 @@ class TurnMetric(Judge):
         )
 
     def _tokens(self, text: str, turn: int, queries: Queries) -> TokenIds:
-        """Returns the token ids of ``text``, without an end that does not fit."""
+        """Returns the token ids of ``text``. If they do not fit, cuts their end and adds ``turn``
+        to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
         if len(ids) > self.max_tokens:
             queries.cut.add(turn)
@@ -178,11 +181,13 @@ class TurnMetric(Judge):
 
     @abstractmethod
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Adds the queries about turn index ``turn``, which may read no later turn."""
+        """Adds the inputs about the turn at index ``turn`` to ``queries``. They may show no later
+        turn."""
 
     @abstractmethod
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the probability [B] of each row of ``ids`` [B, L]."""
+        """Returns the probability [B] of each row of ``ids`` [B, L]. ``mask`` [B, L]: 1 for a
+        token, 0 for padding."""
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
@@ -216,7 +221,8 @@ class TurnMetric(Judge):
     def _probabilities(
         self, requests: Sequence[ScoreRequest], dimensions: set[str]
     ) -> dict[TokenIds, float]:
-        """Returns the probability of each distinct sequence that is asked about ``dimensions``."""
+        """Returns the probability of each distinct input about one of ``dimensions``, by its token
+        ids."""
         import torch
 
         device = self.network.device
@@ -244,8 +250,9 @@ class TurnMetric(Judge):
         name: str,
         answers: Mapping[str, Mapping[int, list[float]]],
     ) -> DimensionScore:
-        """Returns the mean over the turns that have a value for each part of the dimension.
-        ``answers``: dimension -> turn index -> probabilities, one or one a sentence."""
+        """Returns the score of the dimension ``name``: the mean over the turns that have a value
+        for each of its parts. ``answers``: dimension -> turn index -> probabilities. A turn has one
+        probability, or one per sentence."""
         dimension, parts = self.dimension(name), self.parts.get(name, [name])
         values_by_turn: dict[int, list[float]] = {}
         for part in parts:
@@ -272,11 +279,11 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 
 
 class EnDexJudge(TurnMetric):
-    """EnDex (Xu et al., EMNLP 2022), learnt from reactions on Reddit: the probability that an
-    answer is engaging, read without its context as in the paper.
+    """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging, learnt from
+    reactions on Reddit. The network reads the answer without the turns before it, as in the paper.
 
-    ``model`` is a RoBERTa classifier with two classes. At level dialogue the score is the mean over
-    all assistant turns. A turn beyond the network's window loses its end, and is counted.
+    The model is a RoBERTa classifier with two classes. A turn that does not fit loses its end, and
+    is counted in ``cut_turns``.
     """
 
     family = "endex"
@@ -316,9 +323,9 @@ _END = re.compile(
 
 
 class UniEvalConfig(MetricConfig):
-    """``model``: a T5 trained as UniEval. ``dimensions`` to score (None: all). ``sentences``: how
-    the answers to a question by sentence are pooled, ``mean``, or ``sum`` as in the published code.
-    ``max_tokens`` of an input."""
+    """The settings of UniEval. ``model``: a T5 that is trained as UniEval. ``dimensions``: None is
+    all. ``sentences``: how the probabilities of the sentences of an answer are combined, ``mean``,
+    or ``sum`` as in the published code. ``max_tokens``: the maximum length of an input."""
 
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
@@ -326,14 +333,16 @@ class UniEvalConfig(MetricConfig):
 
 
 class UniEvalJudge(TurnMetric):
-    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply:
-    P(Yes) / (P(Yes) + P(No)) of the first answer token.
+    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply. The
+    score is P(Yes) / (P(Yes) + P(No)) of the first token of its answer.
 
-    Engagingness is the mean over the answer's sentences. The published code sums them, so that
-    longer answers score higher; ``sentences: sum`` does so too (the score is then x / (1 + x), and
-    the sum is ``raw`` in the details). ``overall`` is the mean of the other dimensions. At level
-    dialogue all are means over the assistant turns. An input longer than ``max_tokens`` loses whole
-    oldest turns, and then its end; both are counted. The published code cuts its end at once.
+    Engagingness is scored for each sentence of the reply, and the score is the mean. The published
+    code takes the sum, so longer replies score higher. With ``sentences: sum`` the judge does so
+    too: ``raw`` in the details is the sum, and the score is raw / (1 + raw). ``overall`` is the
+    mean of the other dimensions.
+
+    An input longer than ``max_tokens`` loses its oldest turns, and then its end. Both are counted.
+    The published code only cuts the end.
     """
 
     family = "unieval"
@@ -377,7 +386,8 @@ class UniEvalJudge(TurnMetric):
                     queries.dropped.update(range(dropped))
 
     def _fact(self, dialogue: Dialogue) -> str:
-        """Returns the first non-empty text under one of FACT_KEYS in the dialogue's context."""
+        """Returns the first text under one of FACT_KEYS in the context of ``dialogue``, or an empty
+        text."""
         for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
@@ -394,7 +404,9 @@ class UniEvalJudge(TurnMetric):
         before: Sequence[str],
         fact: str,
     ) -> tuple[str, int]:
-        """Returns (the text with the newest turns that fit, number of older turns dropped)."""
+        """Returns (text of the input with the newest turns that fit, number of older turns
+        dropped). ``before``: the turns before the reply. ``answer``: the reply, or one sentence of
+        it."""
         layout = self.layout
 
         def text(start: int) -> str:
@@ -423,7 +435,8 @@ class UniEvalJudge(TurnMetric):
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the non-empty sentences in order; if there are none, the text as one sentence."""
+    """Splits ``text`` into sentences, without empty ones. Returns the whole text as one sentence if
+    there are none."""
     parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())

@@ -234,9 +234,11 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
             _stated_languages(config.get("languages"), str(folder)) or judge.languages
         )
         judge.revision = judge_revision(folder)
-    except MedalError:
+    except (MedalError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # whatever a library raises for damaged files
+    except (
+        BaseException
+    ) as error:  # whatever a library raises for damaged files, Rust's panic too
         message = str(error) or type(error).__name__
         if isinstance(error, KeyError):
             message = f"no {error} in {CONFIG_NAME}"

@@ -52,18 +52,18 @@ _NO_LABELS = "No row has a label: there are no issues and no scores to count."
 
 def statistics_page(stats: CorpusStatistics) -> Page:
     """Returns the page stats.html of ``stats``: its tables, its figures, and what the terminal
-    shows of it."""
+    prints."""
     texts = []
     labels = []
     for head in _GROUPINGS:
-        if stats.names(_GROUPINGS[head]):
+        if stats.speaker_names(_GROUPINGS[head]):
             texts.append(text_table(stats, head))
             labels.append(label_table(stats, head))
     if not len(stats.labels.columns):
         labels = []
     tables = [*texts, *labels]
     table_names = unique_slugs([table.title for table in tables])
-    maps = list(maps_by_language(stats))
+    maps = list(language_tables(stats))
     issues = issue_figure(stats)
     levels = level_figures(stats)
     figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
@@ -94,33 +94,36 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     )
 
 
-def _groups(stats: CorpusStatistics, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the rows of each name in ``column``, then all rows."""
-    for name in stats.names(column):
+def _rows_by_name(
+    stats: CorpusStatistics, column: str
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields (name, rows) for each name in ``column`` of the rows in ``stats``. The last pair is
+    ``all`` with all rows."""
+    for name in stats.speaker_names(column):
         yield name, stats.rows[stats.rows[column] == name]
     yield "all", stats.rows
 
 
 def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns the table of dialogues, turns, lengths of a turn and MTLD in ``stats``, by ``head``
-    (MEDAL, Table 2)."""
+    """Returns the table of dialogues, turns, lengths of turns and MTLD in ``stats`` (MEDAL, Table
+    2). ``head`` is what its rows are: Language, Chatbot or User model."""
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
     for name in (*map(str.capitalize, units), "MTLD"):
         columns += [f"{name}, {side}" for side in SIDES]
     table: list[Row] = []
-    for name, rows in _groups(stats, _GROUPINGS[head]):
+    for name, rows in _rows_by_name(stats, _GROUPINGS[head]):
         turns = rows.turns_user + rows.turns_assistant
-        cells: list[Cell] = [len(rows), _value(turns.mean(), "no dialogue")]
+        cells: list[Cell] = [len(rows), _to_cell(turns.mean(), "no dialogue")]
         for unit in units:
             for side in SIDES:
                 lengths = rows[f"{unit}_{side}"].dropna()
                 turn_count = rows[f"turns_{side}"][lengths.index].sum()
                 mean_length = lengths.sum() / (turn_count or np.nan)
                 reason = f"no turn of this side in a language measured in {unit}"
-                cells.append(_value(mean_length, reason))
+                cells.append(_to_cell(mean_length, reason))
         for side in SIDES:
-            cells.append(_value(rows[f"mtld_{side}"].mean(), MTLD_UNDEFINED))
+            cells.append(_to_cell(rows[f"mtld_{side}"].mean(), MTLD_UNDEFINED))
         table.append((name, *cells))
     langs_by_tool: dict[str, list[str]] = {}
     for lang, tool in sorted(stats.tools.items()):
@@ -133,21 +136,22 @@ def text_table(stats: CorpusStatistics, head: str) -> Table:
     return Table(title, columns, table, note, last="total")
 
 
-def _value(value: float, reason: str) -> Estimate:
-    """Returns a value as a cell, which is empty for ``reason`` if the value is NaN."""
+def _to_cell(value: float, reason: str) -> Estimate:
+    """Returns ``value`` as a table cell. A NaN becomes an empty cell that states ``reason``."""
     if np.isnan(value):
         return Estimate(None, reason=reason)
     return Estimate(float(value))
 
 
 def label_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns the shares and means in ``stats`` of all dimensions, by ``head``."""
-    dimensions = [*stats.shares, *stats.graded]
+    """Returns the table of shares and means of all dimensions in ``stats``. ``head`` is what its
+    rows are: Language, Chatbot or User model."""
+    dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
-    for name, rows in _groups(stats, _GROUPINGS[head]):
+    for name, rows in _rows_by_name(stats, _GROUPINGS[head]):
         cells: list[Cell] = [len(rows)]
         for dimension in dimensions:
-            figure = stats.figure(rows, dimension)
+            figure = stats.estimate(rows, dimension)
             cell: Cell = figure
             if dimension in stats.shares:
                 cell = Share(figure)
@@ -160,32 +164,32 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def maps_by_language(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields a table of chatbots by languages for each issue and each graded dimension of ``stats``
-    (MEDAL, Figure 2)."""
-    langs, chatbots = stats.names("lang"), stats.names("chatbot")
+def language_tables(stats: CorpusStatistics) -> Iterator[Table]:
+    """Yields one table for each issue and each graded dimension in ``stats``, with a row for each
+    chatbot and a column for each language (MEDAL, Figure 2)."""
+    langs, chatbots = stats.speaker_names("lang"), stats.speaker_names("chatbot")
     if not chatbots:
         return
-    for dimension in (*stats.issues, *stats.graded):
+    for dimension in (*stats.issues, *stats.graded_dimensions):
         rows: list[Row] = []
         for chatbot in chatbots:
             cells: list[Cell] = [chatbot]
             for lang in langs:
-                rows_of_both = stats.select(lang=lang, chatbot=chatbot)
-                figure = stats.figure(rows_of_both, dimension)
+                rows_of_both = stats.select_rows(lang=lang, chatbot=chatbot)
+                figure = stats.estimate(rows_of_both, dimension)
                 cells.append(Share(figure) if dimension in stats.issues else figure)
             rows.append(cells)
         yield Table(dimension, ("Chatbot", *langs), rows)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Returns the share of each issue in ``stats`` by language (MEDAL, Figure 9). Returns None
-    without issues."""
+    """Returns a figure with the share of each issue in ``stats``, by language (MEDAL, Figure 9).
+    Returns None if there are no issues."""
     panels = []
     for issue in stats.issues:
         shares = {}
-        for lang in stats.names("lang"):
-            shares[lang] = stats.figure(stats.select(lang=lang), issue)
+        for lang in stats.speaker_names("lang"):
+            shares[lang] = stats.estimate(stats.select_rows(lang=lang), issue)
         panels.append(share_panel(issue, shares))
     if panels:
         return Figure(f"{stats.name}: issues by language, %", panels)
@@ -193,10 +197,10 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns the share of rows in ``stats`` at each level by language (MEDAL, Figure 10), for each
-    graded dimension whose scale has a few whole levels."""
+    """Returns a figure for each graded dimension in ``stats`` with a small number of whole levels.
+    It shows the share of rows at each level, by language (MEDAL, Figure 10)."""
     figures = {}
-    for dimension in stats.graded:
+    for dimension in stats.graded_dimensions:
         low, high = stats.scales[dimension] or (0.5, 0.5)
         if low % 1 == 0 and high % 1 == 0 and high - low < _MAX_LEVELS:
             levels = list(range(int(low), int(high) + 1))
@@ -212,7 +216,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
         # orange for the lower half of the levels, purple for the upper half
         colours.append(colormaps["PuOr"](i / max(1, len(levels) - 1)))
     bars = []
-    for lang in stats.names("lang"):
+    for lang in stats.speaker_names("lang"):
         answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
         counts = np.floor(answers + 0.5).value_counts()
         segments = []
@@ -230,7 +234,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
 
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
-    """Returns how ``stats`` were made, as (name, value) pairs."""
+    """Returns (name, value) pairs that say what ``stats`` were computed from."""
     pairs = [
         ("files", stats.name),
         ("data", stats.data),

@@ -15,8 +15,8 @@ import pandas as pd
 
 from medal_judges.data_prep.corpus_stats.tokens import (
     Lemmatiser,
-    lemmatiser,
     length,
+    load_lemmatiser,
     mtld,
     unit_of,
 )
@@ -38,14 +38,18 @@ _SPEAKERS = ["lang", "chatbot", "user"]
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """A set of dialogues.
+    """Statistics of a set of dialogues, from which tables and figures are made.
 
-    ``rows`` has one row for each dialogue: lang, chatbot, user, group, and for each side its turns,
-    its lengths by unit and its MTLD. ``labels`` has the mean answer of each row by dimension, NaN
-    without one. A dimension of ``shares`` is 1 or 0, and one of ``issues`` is a share that MEDAL's
-    rubric has. ``scales`` are those of the dimensions. ``tools`` name what splits a language's
-    texts. ``counts`` counts rows that are labelled, failed and malformed, and ``labelled_by`` the
-    rows of each labeller.
+    - ``rows``: a row for each dialogue, with lang, chatbot, user and group, and for each side the
+      number of turns, their total length in each unit, and the MTLD.
+    - ``labels``: the mean label of each row by dimension, NaN without a label.
+    - ``scales``: the scale of each dimension.
+    - ``shares``: the dimensions whose labels are 0 and 1.
+    - ``issues``: the dimensions in ``shares`` that MEDAL's rubric has.
+    - ``tools``: language -> name of the tool that splits its texts into words.
+    - ``counts``: the number of labelled, failed and malformed rows.
+    - ``labelled_by``: the number of rows by the author of their labels.
+    - ``data``: a hash of all rows.
     """
 
     name: str
@@ -60,29 +64,30 @@ class CorpusStatistics:
     data: str
 
     @property
-    def graded(self) -> list[str]:
-        """Returns the dimensions that are not shares, ``overall`` first."""
-        graded = [name for name in self.labels if name not in self.shares]
-        return sorted(graded, key=lambda name: not name.startswith("overall"))
+    def graded_dimensions(self) -> list[str]:
+        """The dimensions that are not in ``shares``, ``overall`` first."""
+        names = [name for name in self.labels if name not in self.shares]
+        return sorted(names, key=lambda name: not name.startswith("overall"))
 
-    def names(self, column: str) -> list[str]:
-        """Returns the languages, chatbots or user models in ``column``, sorted. Returns none if no
-        row states one, or if there are too many to be systems."""
+    def speaker_names(self, column: str) -> list[str]:
+        """Returns the sorted names in ``column``, which is lang, chatbot or user. Returns an empty
+        list if no row has a name, or if there are more than MAX_NAMES, because then they are
+        people."""
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []
         return names
 
-    def select(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows of, for example, ``lang="de"`` and ``chatbot="bot"``."""
+    def select_rows(self, **speakers: str) -> pd.DataFrame:
+        """Returns the rows with these values, such as ``lang="de", chatbot="bot"``."""
         rows = self.rows
         for column, name in speakers.items():
             rows = rows[rows[column] == name]
         return rows
 
-    def figure(self, rows: pd.DataFrame, dimension: str) -> Estimate:
-        """Returns the share at 1 (0 to 1), or the mean, of a dimension in ``rows``, with its
-        interval by groups of dialogues."""
+    def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
+        """Returns the mean of ``dimension`` over ``rows``, with its confidence interval by groups
+        of dialogues. For a dimension in ``shares`` this is the share of rows with label 1."""
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
             Values(answers.to_numpy(dtype=float), 0.0),
@@ -96,9 +101,9 @@ class CorpusStatistics:
 def corpus_statistics(
     dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
 ) -> CorpusStatistics:
-    """Measures ``dialogues``, a set called ``name``. With ``lemmas`` MTLD counts lemmas. Raises
-    MedalError for an id that occurs twice, and MissingExtraError without the packages for
-    ``lemmas``."""
+    """Computes the statistics of ``dialogues``, a set called ``name``. With ``lemmas`` MTLD counts
+    lemmas, otherwise words. Raises MedalError if an id occurs twice or a dimension has two scales,
+    and MissingExtraError if a package for ``lemmas`` is not installed."""
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()
@@ -113,11 +118,11 @@ def corpus_statistics(
                 f"the id {row.id!r} occurs twice, so its dialogue would be counted twice",
                 hint="Give every dialogue in one file only",
             )
-        answers[row.id] = _mean_answers(row, scales, between)
+        answers[row.id] = _collect_answers(row, scales, between)
         lang = row.dialogue.lang
         if lang not in tools:
-            tools[lang] = lemmatiser(lang, lemmas=lemmas)
-        measures.append(_measures(row, tools[lang]))
+            tools[lang] = load_lemmatiser(lang, lemmas=lemmas)
+        measures.append(_measure_row(row, tools[lang]))
         contents.append(content_hash(row.to_record()))
         counts["labelled"] += bool(answers[row.id])
         counts["failed"] += "label_failure" in row.extra
@@ -147,12 +152,12 @@ def corpus_statistics(
     )
 
 
-def _mean_answers(
+def _collect_answers(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
-    """Returns the mean answer of each dimension that somebody rated. Adds their ``scales``, and to
-    ``between`` dimensions with an answer that is neither 0 nor 1. Raises MedalError for a dimension
-    on two scales."""
+    """Returns the mean label of each rated dimension of ``row``. Adds the scales of these
+    dimensions to ``scales``, and dimensions with a label other than 0 and 1 to ``between``. Raises
+    MedalError if a dimension has another scale in an earlier row."""
     answers = {}
     for rating in row.ratings():
         answer = mean(rating)
@@ -171,8 +176,9 @@ def _mean_answers(
     return answers
 
 
-def _measures(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
-    """Returns the speakers, turns, lengths and lexical diversity of a dialogue."""
+def _measure_row(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
+    """Returns the speakers of ``row``, and for each side the number of turns, their length, and the
+    MTLD. ``tool`` splits texts into words."""
     dialogue = row.dialogue
     measures: dict[str, Any] = {
         "lang": dialogue.lang,

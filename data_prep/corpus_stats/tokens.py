@@ -23,17 +23,17 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def unit_of(lang: str) -> Unit:
-    """Returns the unit that measures utterances of ``lang``."""
+    """Returns the unit in which lengths of texts in ``lang`` are measured."""
     if base_language(lang) in SPACELESS:
         return "characters"
     return "words"
 
 
 def length(text: str, unit: Unit) -> int:
-    """Returns the number of space-separated words in ``text``, or of characters without white
-    space, as ``unit`` says.
+    """Returns the length of ``text`` in ``unit``: the number of words between spaces, or of
+    characters that are not white space.
 
-    Punctuation belongs to the word it touches. It counts as a character.
+    Punctuation is part of the word that it touches, and counts as a character.
     """
     words = text.split()
     if unit == "words":
@@ -42,37 +42,38 @@ def length(text: str, unit: Unit) -> int:
 
 
 class Lemmatiser(NamedTuple):
-    """``split`` returns the tokens of a text in lower case, without punctuation and symbols.
+    """A tool that splits texts into lemmas. ``split`` returns the lemmas or words of a text in
+    lower case, without punctuation and symbols.
 
-    ``name`` describes the tool and is shown beside every figure. If the language cannot be split
-    into words here, ``split`` is None and ``name`` says why.
+    ``name`` describes the tool, and is shown beside each result. If no tool can split the language
+    into words, ``split`` is None and ``name`` says why.
     """
 
     name: str
     split: Callable[[str], list[str]] | None
 
 
-def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
-    """Returns jieba for Chinese. For another ``lang`` returns spaCy's tokenizer with the lemma
-    table of spacy-lookups-data, if it has one for the language.
+def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
+    """Returns the tool for the language ``lang``: jieba for Chinese, otherwise spaCy's tokenizer.
+    spaCy looks lemmas up in spacy-lookups-data, if that has a table for the language.
 
-    With ``lemmas=False`` it splits at spaces and punctuation and needs no package. Raises
-    MissingExtraError if the package for the language is not installed.
+    With ``lemmas=False`` the tool splits at spaces and punctuation, and needs no package. Raises
+    MissingExtraError if a package for the language is not installed.
     """
     if lemmas and base_language(lang) in ("zh", "yue", "wuu"):
-        return _jieba()
+        return _load_jieba()
     if lemmas:
-        return _spacy(base_language(lang))
+        return _load_spacy(base_language(lang))
     if unit_of(lang) == "characters":
         return Lemmatiser("not split (no spaces between words, and --no-lemmas)", None)
     name = "words as they are, by spaces and punctuation"
     return Lemmatiser(name, lambda text: _WORD.findall(text.lower()))
 
 
-def _jieba() -> Lemmatiser:
-    """Returns a lemmatiser that splits Chinese into jieba's words. Raises MissingExtraError without
-    jieba."""
-    jieba = _import("jieba")
+def _load_jieba() -> Lemmatiser:
+    """Returns a tool that splits Chinese into words with jieba. Raises MissingExtraError if jieba
+    is not installed."""
+    jieba = _import_extra("jieba")
     jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
     jieba.initialize()
 
@@ -82,18 +83,18 @@ def _jieba() -> Lemmatiser:
     return Lemmatiser(f"jieba {jieba.__version__} tokens", split)
 
 
-def _spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's lemmatiser for the language ``lang``. It returns words as they are if spaCy
-    has no table of lemmas, and splits at spaces if spaCy lacks the language. Raises
-    MissingExtraError without spaCy."""
-    spacy = _import("spacy")
-    _import("spacy_lookups_data")
+def _load_spacy(lang: str) -> Lemmatiser:
+    """Returns spaCy's tool for the language ``lang``. It returns words unchanged if there is no
+    table of lemmas. It splits at spaces if spaCy lacks the language. Raises MissingExtraError if
+    spaCy is not installed."""
+    spacy = _import_extra("spacy")
+    _import_extra("spacy_lookups_data")
     try:
         nlp = spacy.blank(lang)
     except ImportError as error:
         # spaCy lacks the language, or the language needs a package
         if unit_of(lang) == "words":
-            return lemmatiser(lang, lemmas=False)
+            return load_lemmatiser(lang, lemmas=False)
         needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
         return Lemmatiser(f"not split (no spaces between words; {needed})", None)
     pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
@@ -121,7 +122,7 @@ def _spacy(lang: str) -> Lemmatiser:
     return Lemmatiser(rules + words, split)
 
 
-def _import(name: str) -> ModuleType:
+def _import_extra(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
@@ -136,22 +137,24 @@ def _is_word(token: str) -> bool:
 
 
 def mtld(tokens: Sequence[str]) -> float | None:
-    """MTLD (McCarthy and Jarvis 2010): how many tokens a text keeps its type-token ratio up, as the
-    mean of a forward and a backward pass. None if no token occurs twice.
+    """Returns the MTLD of ``tokens`` (McCarthy and Jarvis 2010), a measure of lexical diversity:
+    the mean number of tokens over which the type-token ratio stays above a threshold. It is the
+    mean of a forward and a backward pass. Returns None if no token occurs twice.
 
-    The numbers equal those of lexical-diversity 0.1.1, the package of the MEDAL paper, which does
-    not import with current setuptools.
+    The result equals that of the package lexical-diversity 0.1.1, which the MEDAL paper used and
+    which current setuptools cannot import.
     """
-    forward = _factors(tokens)
-    backward = _factors(tokens[::-1])
+    forward = _count_factors(tokens)
+    backward = _count_factors(tokens[::-1])
     if not forward or not backward:
         return None
     return (len(tokens) / forward + len(tokens) / backward) / 2
 
 
-def _factors(tokens: Sequence[str]) -> float:
-    """A factor is complete at 10 tokens or more and a type-token ratio under 0.72. The remaining
-    tokens count as a partial factor: how far their ratio has fallen from 1 towards 0.72."""
+def _count_factors(tokens: Sequence[str]) -> float:
+    """Returns the number of MTLD factors in ``tokens``, in one pass. A factor is complete when it
+    has 10 tokens or more and its type-token ratio is below 0.72. The remaining tokens add a
+    fraction: how far their ratio has fallen from 1 towards 0.72."""
     factors = 0.0
     types: set[str] = set()
     length = 0

@@ -30,32 +30,34 @@ _REACH = 3  # words before a match among which a negation counts
 
 
 class ForeignLanguage:
-    """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering). ``keywords`` are those
-    of configs/curate/foreign_language.yaml, which explains the lists."""
+    """Finds dialogues to leave out because the chatbot answered in a foreign language, by keywords
+    in the judge's comments (MEDAL, section 5.1, Filtering). ``keywords`` is the content of
+    configs/curate/foreign_language.yaml, which explains its lists."""
 
     def __init__(self) -> None:
         self.keywords = read_yaml("curate/foreign_language")
         self.hash = content_hash(self.keywords)
-        self._patterns = lru_cache(maxsize=None)(self._patterns_of)
+        self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
-    def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns (the text that matched, comment) if ``row`` is to be left out, and None
-        otherwise. Returns None also if the judge did not call the row uninterpretable."""
+    def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
+        """Returns the keyword and the comment because of which ``row`` is left out, or None if it
+        is kept. A row is always kept if its judge did not call it uninterpretable."""
         comments = row.extra.get("comments")
-        answers = _values_of(row, self.keywords["dimension"])
+        answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
             return None
         for name in self.keywords["comments"]:
             comment = comments.get(name)
             if isinstance(comment, str):
-                keyword = self.find(comment, row.dialogue.lang)
+                keyword = self.find_keyword(comment, row.dialogue.lang)
                 if keyword is not None:
                     return keyword, comment
         return None
 
-    def find(self, comment: str, lang: str) -> str | None:
-        """Returns the keyword in a comment on a dialogue in ``lang``, None if there is none. A
-        sentence about the user alone, and a keyword after a negation, do not count."""
+    def find_keyword(self, comment: str, lang: str) -> str | None:
+        """Returns the first keyword in ``comment``, which is about a dialogue in ``lang``. Returns
+        None if there is none. Skips keywords after a negation, and keywords in a clause about the
+        user alone."""
         keywords = self.keywords
         for pattern in self._patterns(lang):
             for hit in pattern.finditer(comment[:_LONGEST]):
@@ -69,9 +71,9 @@ class ForeignLanguage:
                     return hit.group().strip()
         return None
 
-    def _patterns_of(self, lang: str) -> list[re.Pattern[str]]:
-        """Returns the phrases, and the patterns with names of languages other than ``lang`` if that
-        is known."""
+    def _compile_patterns(self, lang: str) -> list[re.Pattern[str]]:
+        """Returns the patterns of all phrases. If ``lang`` is known, adds the patterns with names
+        of other languages."""
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -80,15 +82,17 @@ class ForeignLanguage:
                 if code != base_language(lang):
                     foreign += names
             for text in keywords["named"]:
-                text = text.replace("{foreign}", rf"\b{_one_of(foreign)}\b")
+                text = text.replace("{foreign}", rf"\b{_alternatives(foreign)}\b")
                 texts.append(
-                    text.replace("{topic}", rf"[ -]{_one_of(keywords['topics'])}\b")
+                    text.replace(
+                        "{topic}", rf"[ -]{_alternatives(keywords['topics'])}\b"
+                    )
                 )
         return [re.compile(text, re.IGNORECASE) for text in texts]
 
 
-def _one_of(words: Iterable[str]) -> str:
-    """Returns the pattern of any of ``words``; one that never matches if there are none."""
+def _alternatives(words: Iterable[str]) -> str:
+    """Returns a pattern that matches each of ``words``. Without words it never matches."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
 
 
@@ -121,9 +125,9 @@ class CurateOptions(Config):
 class Candidate:
     """A dialogue that may be selected, without its text.
 
-    ``categories``: its issues in the rubric's order, or ``clean`` alone; empty if the only issue is
-    one that nobody selects by (``other``), and if the row has no labels. ``level``: the overall
-    score as a level of its scale.
+    ``categories`` has its issues in the rubric's order, or ``clean`` alone. It is empty if the row
+    has no labels, or if its only issue is one that is not balanced (``other``). ``level`` is the
+    overall score as a level of its scale.
     """
 
     id: str
@@ -135,15 +139,16 @@ class Candidate:
     level: int | None
 
     @property
-    def clean(self) -> bool:
-        """Returns whether the dialogue has no issue."""
+    def is_clean(self) -> bool:
+        """Whether the dialogue has no issue."""
         return self.categories == (CLEAN,)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """How labels become a candidate's categories and level. A balanced selection uses ``issues``;
-    a dialogue with one of ``faults`` (``other``) is not clean."""
+    """How labels become the categories and the level of a candidate. The selection balances
+    ``issues``. A dialogue with an issue in ``faults`` (``other``) is not clean either. ``overall``
+    is the dimension of the level."""
 
     issues: tuple[str, ...]
     faults: tuple[str, ...]
@@ -151,28 +156,28 @@ class LabelRules:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Clean and the issues."""
+        """``clean`` and the names of the issues."""
         return (CLEAN, *self.issues)
 
-    def missing(self, row: LabelledDialogue) -> list[str]:
-        """Labels that the row lacks and a selection needs."""
+    def missing_labels(self, row: LabelledDialogue) -> list[str]:
+        """Returns the dimensions that a selection needs and for which ``row`` has no label."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
-    def read(self, row: LabelledDialogue) -> Candidate:
-        """Returns ``row`` as a candidate with the labels it has. An issue is present if at least
-        half of several answers say so. A tie counts, because issues are rare. Several overall
-        scores become the level nearest to their mean, the lower of two equally near."""
+    def to_candidate(self, row: LabelledDialogue) -> Candidate:
+        """Returns ``row`` as a candidate, by the labels that it has. An issue is present if at
+        least half of its labels say so. A tie counts as present, because issues are rare. The level
+        is the one nearest to the mean overall label, the lower one if two are equally near."""
         present = []
         for name in (*self.issues, *self.faults):
-            answers = _values_of(row, name)
+            answers = _given_values(row, name)
             if answers and sum(answer >= 0.5 for answer in answers) >= len(answers) / 2:
                 present.append(name)
         categories = tuple(name for name in present if name in self.issues)
         if not present and all(map(row.has_label, self.issues)):
             categories = (CLEAN,)
         level = None
-        if overall := _values_of(row, self.overall.name):
+        if overall := _given_values(row, self.overall.name):
             level = math.ceil(sum(overall) / len(overall) - 0.5)
         return Candidate(
             id=row.id,
@@ -185,13 +190,13 @@ class LabelRules:
         )
 
 
-def _values_of(row: LabelledDialogue, name: str) -> list[float]:
+def _given_values(row: LabelledDialogue, name: str) -> list[float]:
     return [value for value in row.labels.get(name, ()) if value is not None]
 
 
 def label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules of the issues of ``rubric`` and of its ``overall``. Raises ConfigError if
-    it has no ``overall``."""
+    """Returns the rules for the issues and the ``overall`` dimension of ``rubric``. Raises
+    ConfigError if the rubric has no ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(
@@ -202,23 +207,23 @@ def label_rules(rubric: str = "medal") -> LabelRules:
     return LabelRules(selected_by, tuple({*issues} & {"other"}), dimensions["overall"])
 
 
-def draw(seed: int, key: str) -> float:
-    """Returns a number in [0, 1) computed from ``seed`` and ``key``."""
+def hash_to_unit(seed: int, key: str) -> float:
+    """Returns a number in [0, 1) that depends only on ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def read_pool(
+def read_candidates(
     options: CurateOptions,
     rules: LabelRules,
     foreign: ForeignLanguage | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Returns the candidates among all rows in the languages of ``options``, and the lines of
-    left_out.jsonl. ``rules`` read labels, ``foreign`` finds words of another language, and
-    ``report`` collects what could not be read.
+    """Reads all rows in the languages of ``options``. Returns the candidates, and the lines of
+    left_out.jsonl for the other rows. ``rules`` read the labels, ``foreign`` finds answers in a
+    foreign language, and ``report`` counts bad rows.
 
-    Raises DataError for an id that occurs twice and for a pool without a candidate.
+    Raises DataError if an id occurs twice or if no row is a candidate.
     """
     candidates = []
     left_out = []
@@ -236,17 +241,17 @@ def read_pool(
             if options.lang and lang not in options.lang:
                 continue
             line = {"id": row.id, "lang": lang}
-            if foreign is not None and (match := foreign.match(row)):
+            if foreign is not None and (match := foreign.match_row(row)):
                 line["reason"] = "foreign_language"
                 line["detail"] = "the judge's comment speaks of another language"
                 line["keyword"], line["comment"] = match
                 left_out.append(line)
-            elif missing := rules.missing(row):
+            elif missing := rules.missing_labels(row):
                 line["reason"] = "missing_label"
                 line["detail"] = f"no answer for {', '.join(missing)}"
                 left_out.append(line)
             else:
-                candidates.append(rules.read(row))
+                candidates.append(rules.to_candidate(row))
     if not candidates:
         raise DataError(
             ", ".join(options.files),

@@ -15,9 +15,9 @@ from medal_judges.data_prep.curation.pool import (
     CurateOptions,
     ForeignLanguage,
     label_rules,
-    read_pool,
+    read_candidates,
 )
-from medal_judges.data_prep.curation.selection import Selected, select
+from medal_judges.data_prep.curation.selection import Selected, select_balanced
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
@@ -29,9 +29,10 @@ _FACTORS = ("categories", "level", "chatbot", "user")
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """``selections`` by language. ``counts`` has a row for each language, factor and value: the
-    dialogues in the pool, and the selected ones. ``left_out`` has the lines of left_out.jsonl, and
-    ``facts`` say how the selection was made."""
+    """The result of ``curate``. ``selections`` has the selected dialogues by language. ``counts``
+    has a row for each language, factor and value, with the number of dialogues in the pool and in
+    the selection. ``left_out`` has the lines of left_out.jsonl. ``facts`` say how the selection was
+    made."""
 
     options: CurateOptions
     facts: dict[str, str]
@@ -39,7 +40,7 @@ class Curation:
     selections: dict[str, Sequence[Selected]]
     counts: pd.DataFrame
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Returns the content of curation.json."""
         return {
             "facts": self.facts,
@@ -49,23 +50,25 @@ class Curation:
 
 
 def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
-    """Selects dialogues of each language by ``options``, languages in alphabetical order.
-    ``reading`` collects what could not be read. Raises ConfigError for a rubric that does not
-    fit, and DataError for a bad row and for a pool without a candidate."""
+    """Selects dialogues of each language by ``options``. Languages are in alphabetical order.
+    ``reading`` counts bad rows. Raises ConfigError if the rubric does not fit, and DataError if an
+    id occurs twice or no row is a candidate."""
     rules = label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
         foreign = ForeignLanguage()
-    pool, left_out = read_pool(options, rules, foreign, reading)
+    pool, left_out = read_candidates(options, rules, foreign, reading)
     selections: dict[str, Sequence[Selected]] = {}
     counts = []
     for lang in sorted({candidate.lang for candidate in pool}):
         candidates = [candidate for candidate in pool if candidate.lang == lang]
-        selections[lang] = select(candidates, options.n, rules, seed=options.seed)
+        selections[lang] = select_balanced(
+            candidates, options.n, rules, seed=options.seed
+        )
         chosen = [selected.candidate for selected in selections[lang]]
         for factor in _FACTORS:
-            in_pool = _value_counts(candidates, factor)
-            selected = _value_counts(chosen, factor)
+            in_pool = _count_values(candidates, factor)
+            selected = _count_values(chosen, factor)
             for value in sorted(in_pool):
                 counts.append((lang, factor, value, in_pool[value], selected[value]))
     facts = {
@@ -80,7 +83,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     return Curation(options, facts, left_out, selections, frame)
 
 
-def _value_counts(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
+def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for candidate in candidates:
         value = getattr(candidate, factor)
@@ -92,8 +95,8 @@ def _value_counts(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 
 
 def selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Returns the selected rows, by language and then in the order chosen, each with ``curation``
-    in its extra fields: rank, weight, and the size of its pool."""
+    """Returns the selected rows by language, in the order of selection. Adds ``curation`` to their
+    extra fields: the rank, the weight, and the size of the language's pool."""
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}
     for selection in curation.selections.values():
@@ -111,7 +114,8 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns how many dialogues and contexts of each language's pool ``curation`` selected."""
+    """Returns a table of the sizes in ``curation`` by language: dialogues in the pool, selected
+    dialogues, their contexts, and their effective number."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -129,7 +133,8 @@ def size_table(curation: Curation) -> Table:
 
 
 def left_out_lines(curation: Curation) -> list[str]:
-    """Returns how many dialogues of ``curation`` were not candidates, by language and reason."""
+    """Returns one line of text for each language and reason, with the number of dialogues that
+    ``curation`` left out."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     LabelRules,
-    draw,
+    hash_to_unit,
 )
 
 Array = npt.NDArray[Any]
@@ -45,48 +45,50 @@ _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
     lambda c: (c.categories, c.level, c.chatbot, c.user),
     lambda c: (c.categories, c.level, c.chatbot),
     lambda c: (c.categories, c.level),
-    lambda c: (c.clean, len(c.categories), c.level),
-    lambda c: (c.clean, c.level),
+    lambda c: (c.is_clean, len(c.categories), c.level),
+    lambda c: (c.is_clean, c.level),
     lambda c: c.level,
-    lambda c: c.clean,
+    lambda c: c.is_clean,
     lambda c: None,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A chosen dialogue. ``weight``: how many of its language's pool it represents."""
+    """A selected dialogue. ``weight`` is the number of dialogues in its language's pool that it
+    represents."""
 
     candidate: Candidate
     weight: float
 
 
-def select(
+def select_balanced(
     pool: Sequence[Candidate],
     n: int,
     rules: LabelRules,
     *,
     seed: int = 0,
 ) -> list[Selected]:
-    """Returns ``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its
-    weight, in the order chosen. The first k are a selection of k. ``rules`` say what to balance,
-    ``seed`` draws among equals. The order of the pool does not matter."""
+    """Returns ``n`` dialogues of ``pool`` with their weights, in the order of selection. If the
+    pool has fewer, returns all. The dialogues are of one language. The first k are the selection
+    for n = k. ``rules`` names what is balanced. ``seed`` breaks ties. The order of the pool does
+    not matter."""
     # In a random order, which depends only on the seed and the ids.
-    candidates = sorted(pool, key=lambda c: (draw(seed, c.id), c.id))
+    candidates = sorted(pool, key=lambda c: (hash_to_unit(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
-    selection.seed_pairs(n, seed)
-    selection.fill(n, seed)
+    selection.choose_pairs(n, seed)
+    selection.balance_categories(n, seed)
     weights = cell_weights(pool, selection.chosen)
     return list(map(Selected, selection.chosen, weights))
 
 
 class _BalancedSelection:
-    """A balanced selection in progress: the ``chosen`` dialogues, and how often each category and
-    each value of a factor was chosen.
+    """A balanced selection in progress. ``chosen`` has the dialogues so far, in order.
 
-    Dialogues are rows of ``pool``. ``has``: whether a dialogue has a category, shape (pool,
-    categories). ``factors``: for each factor that is to be even, the number of each dialogue's
-    value, and the counts of the values.
+    Dialogues are rows of ``pool``. ``has``, of shape (dialogues, categories), says whether a
+    dialogue has a category. ``category_counts`` counts the chosen dialogues by category.
+    ``factors`` has two arrays for each factor that is balanced: the index of each dialogue's value,
+    and how often each value was chosen.
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
@@ -102,17 +104,18 @@ class _BalancedSelection:
         self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
         self.factors = {}
         for name in ("level", "chatbot", "user"):
-            self.factors[name] = self._factor(name)
-        self.groups, self.group_counts = self._factor("group")
+            self.factors[name] = self._index_values(name)
+        self.groups, self.group_counts = self._index_values("group")
 
-    def _factor(self, name: str) -> tuple[Array, Array]:
-        """Returns the number of each dialogue's value, and the counts of the values, all 0."""
+    def _index_values(self, name: str) -> tuple[Array, Array]:
+        """Returns two arrays for the factor ``name``: the index of each dialogue's value, and a
+        count of 0 for each value."""
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
-    def take(self, row: int) -> None:
-        """Chooses a dialogue, and counts its categories and the values of its factors."""
+    def choose(self, row: int) -> None:
+        """Adds the dialogue ``row`` to the selection, and counts its categories and values."""
         self.chosen.append(self.pool[row])
         self.is_free[row] = False
         self.category_counts += self.has[row]
@@ -120,18 +123,21 @@ class _BalancedSelection:
         for value_of, counts in self.factors.values():
             counts[value_of[row]] += 1
 
-    def seed_pairs(self, n: int, seed: int) -> None:
-        """Stage one: a clean dialogue with the best overall score for each pair of user and
-        chatbot, up to ``n``. With fewer places than pairs, chatbots come in turn."""
+    def choose_pairs(self, n: int, seed: int) -> None:
+        """Runs stage one, up to ``n`` dialogues. For each pair of user and chatbot, it chooses a
+        clean dialogue with the best overall score. If there are more pairs than ``n``, chatbots
+        take turns."""
         suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
         for row, candidate in enumerate(self.pool):
             rows = suitable[candidate.user, candidate.chatbot]
-            if candidate.clean and candidate.level == int(self.rules.overall.high):
+            if candidate.is_clean and candidate.level == int(self.rules.overall.high):
                 rows.append(row)
         # In a random order, but every chatbot once before any of them twice.
         turns: Counter[str] = Counter()
         pairs_by_turn: dict[int, list[tuple[str, str]]] = defaultdict(list)
-        for pair in sorted(suitable, key=lambda pair: draw(seed, "\n".join(pair))):
+        for pair in sorted(
+            suitable, key=lambda pair: hash_to_unit(seed, "\n".join(pair))
+        ):
             _, chatbot = pair
             pairs_by_turn[turns[chatbot]].append(pair)
             turns[chatbot] += 1
@@ -140,12 +146,13 @@ class _BalancedSelection:
             if rows and len(self.chosen) < n:
                 # The first whose context is new, else the first.
                 is_repeated = self.group_counts[self.groups[rows]] > 0
-                self.take(rows[int(np.argmin(is_repeated))])
+                self.choose(rows[int(np.argmin(is_repeated))])
 
-    def fill(self, n: int, seed: int) -> None:
-        """Stage two: until ``n`` are chosen, the category of which the selection has fewest and the
-        pool has more, and of its dialogues the one of the lowest cost."""
-        rank = [draw(seed, name) for name in self.categories]
+    def balance_categories(self, n: int, seed: int) -> None:
+        """Runs stage two, until ``n`` dialogues are chosen. Each step takes the category with the
+        fewest chosen dialogues that the pool still has, and chooses its dialogue of the lowest
+        cost."""
+        rank = [hash_to_unit(seed, name) for name in self.categories]
         while len(self.chosen) < n:
             left = np.flatnonzero(self.has[self.is_free].any(axis=0))
             if not len(left):
@@ -156,29 +163,29 @@ class _BalancedSelection:
             rows = np.flatnonzero(self.has[:, category] & self.is_free)
             # The first of equals, in a random order.
             cheapest = rows[np.argmin(self._costs(rows, category))]
-            self.take(int(cheapest))
+            self.choose(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
-        """Returns how often the values of each dialogue were chosen, over an even share (see
-        _WEIGHTS)."""
+        """Returns the cost of each dialogue in ``rows``: how often its values were chosen, relative
+        to an even share, weighted by _WEIGHTS. ``category`` itself does not count."""
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
-            costs += _WEIGHTS[name] * _over_even_share(counts)[value_of[rows]]
+            costs += _WEIGHTS[name] * _relative_counts(counts)[value_of[rows]]
         issues = self.has[rows].copy()
         issues[:, category] = False
-        share = _over_even_share(self.category_counts)
+        share = _relative_counts(self.category_counts)
         costs += _WEIGHTS["issues"] * (issues * share).sum(axis=1)
         costs += _WEIGHTS["group"] * (self.group_counts[self.groups[rows]] > 0)
         return costs
 
 
-def _over_even_share(counts: Array) -> Array:
+def _relative_counts(counts: Array) -> Array:
     return counts / max(1.0, float(counts.mean()))
 
 
 def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
-    """Returns how many dialogues of ``pool`` each of ``chosen`` represents. The sum is the pool's
-    size."""
+    """Returns the weight of each of ``chosen``: how many dialogues of ``pool`` it represents. The
+    weights add up to the size of the pool."""
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

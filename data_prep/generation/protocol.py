@@ -75,10 +75,10 @@ _VERDICT_SCHEMA = closed_schema(
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt``: a prompt file (models/prompted/prompt.py), or
-    the fields of one. ``tries``: the most attempts at a user's message if the user judge rejects
-    it. ``enforce``: require a JSON verdict of the user judge if the backend can, for models that do
-    not keep to "Yes." and "No."."""
+    """How one kind of message is sampled. ``prompt`` is a prompt file (models/prompted/prompt.py),
+    or the fields of one. ``tries`` is the most attempts at a user's message if the user judge
+    rejects them. ``enforce`` requires a JSON verdict of the user judge if the backend supports it,
+    for models that do not keep to "Yes." and "No."."""
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
@@ -95,11 +95,12 @@ AgentConfigs = Annotated[dict[AgentName, LLMConfig], Field(min_length=1)]
 
 
 class GenerateConfig(Config):
-    """Settings of a run; the defaults are MEDAL's (appendix C.2).
+    """Settings of a generation run. The defaults are MEDAL's (appendix C.2).
 
-    Each user model writes one first message for each seed context and language, and every chatbot
-    gets it. ``max_turns`` counts messages of both sides. ``at_once``: dialogues that run together
-    (bounds memory). ``per_call``: requests to a local model at a time (a kill loses at most these).
+    For each seed context and language, each user model writes one first message, and every chatbot
+    gets this message. ``max_turns`` counts the messages of both sides. ``at_once`` is the number of
+    dialogues in progress at a time, which bounds the memory. ``per_call`` is the number of requests
+    sent to a local model at a time. A kill loses at most these.
     """
 
     name: str
@@ -140,29 +141,32 @@ class GenerateConfig(Config):
             raise ValueError("languages: give each language once")
         return self
 
-    def agents(self, speaking: Sequence[str] | None = None) -> dict[str, LLMConfig]:
-        """Returns the model of each agent (``judge``, or ``user:`` or ``chatbot:`` and its name).
-        Of the chatbots, only the ones that are ``speaking`` are included."""
+    def agent_models(
+        self, speaking: Sequence[str] | None = None
+    ) -> dict[str, LLMConfig]:
+        """Returns the model of each agent. Agents are called ``judge``, ``user:NAME`` and
+        ``chatbot:NAME``. ``speaking`` names the chatbots to include (default: all)."""
         llms = {f"user:{name}": llm for name, llm in self.users.items()}
         llms["judge"] = self.user_judge
-        for name in self.speaking() if speaking is None else speaking:
+        for name in self.select_chatbots() if speaking is None else speaking:
             llms[f"chatbot:{name}"] = self.chatbots[name]
         return llms
 
-    def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
-        """Returns the names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError
-        for an unknown name."""
+    def select_chatbots(self, chatbots: Sequence[str] = ()) -> list[str]:
+        """Returns ``chatbots`` as a list, or the names of all chatbots if it is empty. Raises
+        ConfigError if a name is unknown."""
         if unknown := [name for name in chatbots if name not in self.chatbots]:
             hint = f"Use one of: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
         return list(chatbots) or [*self.chatbots]
 
 
-def read_utterance(answer: str) -> tuple[str, bool]:
-    """Returns the message in a user agent's answer, and whether it ends the dialogue.
+def parse_utterance(answer: str) -> tuple[str, bool]:
+    """Returns the message in ``answer``, an answer of a user agent, and whether it ends the
+    dialogue.
 
-    A label such as ``user:`` before the message and quotation marks around it are removed, letters
-    of the message never are.
+    Removes a label such as ``user:`` before the message and quotation marks around it. Never
+    removes letters of the message.
     """
 
     text = _unwrap(without_thinking(answer))
@@ -172,19 +176,20 @@ def read_utterance(answer: str) -> tuple[str, bool]:
 
 
 def _unwrap(text: str) -> str:
-    """Returns ``text`` without its label and the quotation marks around it."""
+    """Returns ``text`` without a label such as ``user:`` before it and quotation marks around
+    it."""
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
     return text
 
 
-def read_verdict(answer: str) -> tuple[bool | None, str]:
-    """Returns whether the user judge accepts in ``answer`` (None: neither yes nor no), and its
-    reason.
+def parse_verdict(answer: str) -> tuple[bool | None, str]:
+    """Returns the verdict in ``answer``, an answer of the user judge, and its reason. The verdict
+    is True (accepted), False (rejected), or None if it cannot be read.
 
-    ``Yes.`` accepts, ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
-    object, even if it is truncated after the verdict.
+    ``Yes.`` accepts, and ``No. reason`` rejects (MEDAL, Table 10). A JSON object with the fields
+    verdict and reason is read too, even if it is truncated after the verdict.
     """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
@@ -199,14 +204,15 @@ def read_verdict(answer: str) -> tuple[bool | None, str]:
 
 @dataclass(slots=True)
 class DialogueState:
-    """A dialogue in progress. With ``chatbot`` None it is a first message, which all chatbots share
-    once it is accepted.
+    """A dialogue in progress. If ``chatbot`` is None, it is only a first message. All chatbots
+    share it once the user judge accepts it.
 
-    ``tries``: attempts at each accepted user turn. ``rejections``: the rejected attempts at the
-    current turn, as lines of rejected.jsonl. ``cut``: indices of turns that were truncated at their
-    token limit. ``candidate``: the message that waits for the user judge, and whether it ends the
-    dialogue. ``ended``: by END_OF_DIALOGUE of the ``user``, by the ``cap`` on turns, or because all
-    attempts at a user's turn were ``rejected``.
+    - ``tries``: the number of attempts at each accepted user turn.
+    - ``rejections``: the rejected attempts at the current turn, as lines of rejected.jsonl.
+    - ``cut``: the indices of turns that were truncated at their token limit.
+    - ``candidate``: the message that waits for the user judge, and whether it ends the dialogue.
+    - ``ended``: ``user`` if the user wrote END_OF_DIALOGUE, ``cap`` at the limit of turns, and
+      ``rejected`` if all attempts at a user's turn were rejected. None while the dialogue goes on.
     """
 
     id: str
@@ -224,7 +230,8 @@ class DialogueState:
 
     @property
     def stage(self) -> Literal["say", "check", "reply"]:
-        """Who answers next: the user (say), the user judge (check), or the chatbot (reply)."""
+        """The next step: ``say`` (the user writes), ``check`` (the user judge decides) or ``reply``
+        (the chatbot answers)."""
         if self.candidate is not None:
             return "check"
         if self.chatbot is not None and self.turns[-1].role == "user":
@@ -232,9 +239,8 @@ class DialogueState:
         return "say"
 
     @property
-    def agent(self) -> str:
-        """Returns the agent that answers next: ``judge``, or ``user:`` or ``chatbot:`` and its
-        name."""
+    def next_agent(self) -> str:
+        """The agent that answers next: ``judge``, ``user:NAME`` or ``chatbot:NAME``."""
         if self.stage == "say":
             return f"user:{self.user}"
         if self.stage == "check":
@@ -243,36 +249,37 @@ class DialogueState:
 
     @property
     def candidate_text(self) -> str:
-        """Returns the message as the user judge sees it: END_OF_DIALOGUE follows if it ends the
-        dialogue."""
+        """The candidate message as the user judge sees it, followed by END_OF_DIALOGUE if it ends
+        the dialogue."""
         text, ends = self.candidate or ("", False)
         return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
     @property
-    def opened(self) -> bool:
-        """Returns whether this is an accepted first message."""
+    def is_accepted_opener(self) -> bool:
+        """Whether this is a first message that the user judge accepted."""
         return self.chatbot is None and bool(self.turns)
 
     @property
-    def over(self) -> bool:
-        """Returns whether no more answers are needed."""
-        return self.ended is not None or self.opened
+    def is_over(self) -> bool:
+        """Whether the dialogue or first message needs no more answers."""
+        return self.ended is not None or self.is_accepted_opener
 
-    def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Applies the next agent's ``answer`` (``stage`` names it). ``cut`` says whether it was
-        truncated. Returns the rejection if a message is rejected."""
+    def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
+        """Applies ``answer``, the answer of the next agent. ``cut`` says whether it was truncated.
+        Returns the rejection, as a line of rejected.jsonl, if this rejects a user's message,
+        otherwise None."""
         if self.stage == "reply":
-            self._add(Turn("assistant", without_thinking(answer)), cut)
+            self._add_turn(Turn("assistant", without_thinking(answer)), cut)
             return None
         if self.stage == "say":
-            text, ends = self.candidate = read_utterance(answer)
+            text, ends = self.candidate = parse_utterance(answer)
             self.candidate_cut = cut
             if not text and not ends:
                 return self._reject("The message is empty.", "rule")
             if not self.turns and ends:
                 return self._reject("A first message cannot end the dialogue.", "rule")
             return None
-        accepted, reason = read_verdict(answer)
+        accepted, reason = parse_verdict(answer)
         if not accepted:
             return self._reject(reason, "judge", readable=accepted is not None)
         assert self.candidate is not None
@@ -281,7 +288,7 @@ class DialogueState:
         self.tries.append(len(self.rejections) + 1)
         self.rejections = []
         if text:
-            self._add(Turn("user", text), self.candidate_cut)
+            self._add_turn(Turn("user", text), self.candidate_cut)
         if ends:
             self.ended = "user"
         return None
@@ -292,8 +299,8 @@ class DialogueState:
         by: str,
         readable: bool = True,
     ) -> dict[str, Any]:
-        """Rejects the candidate ``by`` a rule or the judge. The dialogue ends if it was the last
-        attempt at this turn."""
+        """Rejects the candidate for ``reason``. ``by`` is ``rule`` or ``judge``. Ends the dialogue
+        if this was the last attempt at the turn. Returns a line of rejected.jsonl."""
         rejection = {
             "id": self.id,
             "turn": len(self.turns),
@@ -310,7 +317,7 @@ class DialogueState:
             self.ended = "rejected"
         return rejection
 
-    def _add(self, turn: Turn, cut: bool) -> None:
+    def _add_turn(self, turn: Turn, cut: bool) -> None:
         if cut:
             self.cut.append(len(self.turns))
         self.turns.append(turn)
@@ -318,7 +325,7 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """Returns the dialogue with ``chatbot`` that begins with this accepted first message."""
+        """Returns a new dialogue with ``chatbot`` that begins with this accepted first message."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(
@@ -330,8 +337,8 @@ class DialogueState:
             *shared,
         )
 
-    def row(self) -> LabelledDialogue:
-        """Returns the finished dialogue as a line without labels."""
+    def to_row(self) -> LabelledDialogue:
+        """Returns the finished dialogue as a row without labels."""
         extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
         if self.cut:
             extra["cut_turns"] = list(self.cut)
@@ -360,10 +367,10 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """Returns the prompts of the run of ``config`` by setting (``first_turn``, ``later_turns``,
-    ``check``, ``reply``).
+    """Returns the prompts that ``config`` names, by setting: ``first_turn``, ``later_turns``,
+    ``check`` and ``reply``.
 
-    Raises ConfigError for a prompt with an unknown value.
+    Raises ConfigError if a prompt uses an unknown value.
     """
     prompts = {}
     for name, values in _PROMPTS.items():
@@ -377,9 +384,9 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
     return prompts
 
 
-def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request for the next answer of ``state``, made with ``prompts``. Its seed depends
-    on the run's seed, the dialogue, the turn and the attempt only."""
+def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
+    """Returns the request for the next answer in ``state``, filled into one of ``prompts``. Its
+    seed depends only on the seed of the run, the dialogue, the turn, the attempt and the step."""
     config = state.config
     schema = None
     values: dict[str, str | None] = asdict(state.context)
@@ -426,7 +433,8 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
 
 
 def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
-    """Returns the rejected attempts at the current turn, as values of the user agent's prompt."""
+    """Returns the rejected attempts at the current turn, with the names that the user agent's
+    prompt uses."""
     attempts: list[dict[str, str | None]] = []
     for rejection in state.rejections:
         text = " ".join(rejection["text"].split()) or "(an empty message)"

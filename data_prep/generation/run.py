@@ -18,10 +18,10 @@ from medal_judges.data_prep.generation.protocol import (
     DialogueState,
     GenerateConfig,
     load_prompts,
-    request_of,
+    next_request,
 )
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, answer_settings
-from medal_judges.data_prep.seeds.contexts import SeedContext, contexts_for
+from medal_judges.data_prep.seeds.contexts import SeedContext, make_contexts
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.records.labelled import LabelledDialogue
@@ -53,11 +53,11 @@ _CONNECTION = {
 
 
 class Outputs:
-    """The folder of one run, locked by one process until ``close``. ``record`` is written to
-    run.json; two runs make the same dialogues if their records agree.
+    """The folder of one run. This process locks it until ``close``. ``record`` holds the settings
+    that change dialogues, and is written to run.json.
 
-    ``overwrite`` removes the files of an earlier run. Raises MedalError for a folder that another
-    process uses, or that was made with other settings.
+    ``overwrite`` removes the files of an earlier run. Raises MedalError if another process uses the
+    folder, or if its run.json differs from ``record``.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Outputs:
             self._resources = resources.pop_all()
 
     def _earlier_record(self) -> dict[str, Any]:
-        """Returns the content of run.json; empty in a new folder. Raises MedalError for files of
-        something else, which stay."""
+        """Returns the content of run.json, empty in a new folder. Raises MedalError if the folder
+        has such files of another program. It does not remove them."""
         path = self.folder / RECORD
         record: Any = {}
         if path.exists():
@@ -102,9 +102,9 @@ class Outputs:
         return dict(record)
 
     @contextmanager
-    def rebuilding(self) -> Iterator[None]:
-        """While the block runs, ``add`` writes dialogues and rejections to new files, which then
-        replace the old ones. Later lines are appended to them."""
+    def rebuild_files(self) -> Iterator[None]:
+        """Within this context, ``write_line`` writes to new files of dialogues and rejections. At
+        the end they replace the old files. Later lines are appended to them."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -113,13 +113,13 @@ class Outputs:
             yield
             self.flush()
 
-    def add(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Writes ``line``, a rejected turn or a finished dialogue."""
+    def write_line(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
+        """Writes ``line`` to its file: a rejected user turn, or a finished dialogue."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(json_line(line))
 
     def flush(self) -> None:
-        """Makes the journal durable and the lines of both files visible to readers."""
+        """Makes the journal durable, and all written lines visible to readers of the files."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
@@ -129,13 +129,14 @@ class Outputs:
 
 
 class GenerationCounts:
-    """Counts of all answers in the folder, of this run and of earlier runs.
+    """Counts of all answers in the folder, by this run and earlier runs.
 
-    ``ended``: finished dialogues by how they ended. ``first`` and ``later``: accepted user turns by
-    number of attempts, for first messages and later turns; 0 counts turns without an accepted
-    attempt. ``user_turns``: accepted and rejected attempts; of the rejected ones, those ``by_rule``
-    (without the judge) and those with an ``unreadable`` verdict (neither yes nor no). ``usage``:
-    by agent.
+    - ``ended``: number of finished dialogues by how they ended.
+    - ``first``: number of first messages by the number of attempts until one was accepted. The key
+      0 counts first messages that were never accepted. ``later``: the same for later user turns.
+    - ``user_turns``: number of ``accepted`` and ``rejected`` attempts. Of the rejected attempts,
+      ``by_rule`` were rejected without the judge, and ``unreadable`` had neither yes nor no.
+    - ``usage``: sums by agent.
     """
 
     def __init__(self) -> None:
@@ -146,19 +147,19 @@ class GenerationCounts:
         self.usage: dict[str, Counter[str]] = defaultdict(Counter)
 
     @property
-    def n_finished(self) -> int:
+    def finished_count(self) -> int:
         return self.ended.total()
 
     @property
-    def failed_openers(self) -> int:
-        """Returns the number of first messages without an accepted attempt. They get no
-        dialogues."""
+    def failed_opener_count(self) -> int:
+        """The number of first messages without an accepted attempt. No dialogue begins with
+        them."""
         return self.first[0]
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of summary.json. It has dollars only if a price is known."""
+        """Returns the counts for summary.json. Dollars are left out if no price is known."""
         return {
-            "finished": self.n_finished,
+            "finished": self.finished_count,
             "ended": dict(self.ended),
             "user_turns": dict(self.user_turns),
             "tries_of_first_messages": dict(sorted(self.first.items())),
@@ -168,15 +169,16 @@ class GenerationCounts:
 
 
 class GenerationRun(JobRunner[DialogueState]):
-    """One run of ``config``, which resumes from its folder. Dialogues are ordered by context, then
-    user, then chatbot; at most ``config.at_once`` are active.
+    """One run of ``config``, which resumes from its folder. Dialogues are started in the order of
+    context, user, chatbot. At most ``config.at_once`` are active.
 
-    ``chatbots``: only these speak; dialogues of other chatbots in the folder stay. ``openers`` maps
-    the id of a first message to its context and user. ``accepted`` and ``failed`` hold first
-    messages, ``done`` the ids of finished dialogues.
+    Only ``chatbots`` speak in this run (default: all). Dialogues of other chatbots in the folder
+    stay. ``openers`` maps the id of a first message to its context and user. ``accepted`` and
+    ``failed`` hold the first messages that were accepted, and that failed. ``done`` holds the ids
+    of finished dialogues.
 
-    Raises ConfigError for prompts that do not fit or an unknown chatbot, and MedalError for a
-    folder that was made with other settings.
+    Raises ConfigError if a prompt does not fit or a chatbot is unknown, and MedalError if the
+    folder was made with other settings.
     """
 
     def __init__(
@@ -190,8 +192,8 @@ class GenerationRun(JobRunner[DialogueState]):
     ) -> None:
         self.config = config
         self.chatbots = [*config.chatbots]
-        self.speaking = config.speaking(chatbots)
-        contexts = contexts_for(config.contexts, config.languages, config.seed)
+        self.speaking = config.select_chatbots(chatbots)
+        contexts = make_contexts(config.contexts, config.languages, config.seed)
         self.openers: dict[str, tuple[SeedContext, str]] = {}
         for context in contexts:
             for user in config.users:
@@ -203,19 +205,19 @@ class GenerationRun(JobRunner[DialogueState]):
         self.done: set[str] = set()
         countries = {context.id: context.country for context in contexts}
         record = self._settings() | {"contexts": content_hash(countries)}
-        for name, llm in config.agents().items():
+        for name, llm in config.agent_models().items():
             record[name] = answer_settings(llm, _CONNECTION)
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
         models = (
             agents(config)
             if agents is not None
-            else Agents(config.agents(self.speaking))
+            else Agents(config.agent_models(self.speaking))
         )
         super().__init__(
             self.outputs.journal, models, max_cost=max_cost, per_call=config.per_call
         )
         try:
-            with self.outputs.rebuilding():
+            with self.outputs.rebuild_files():
                 self.replay_journal()
         except BaseException:
             self.outputs.close()
@@ -228,7 +230,7 @@ class GenerationRun(JobRunner[DialogueState]):
         self._next = iter(self.openers)
 
     def _settings(self) -> dict[str, object]:
-        """Everything that changes a dialogue, besides agents and contexts."""
+        """Returns all settings that change a dialogue, except agents and contexts."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,
@@ -239,14 +241,14 @@ class GenerationRun(JobRunner[DialogueState]):
         return settings
 
     @property
-    def dialogues(self) -> int:
-        """Returns the number of dialogues in the folder at the end if every first message is
+    def expected_dialogue_count(self) -> int:
+        """The number of dialogues that will be in the folder at the end if every first message is
         accepted."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
-    def order(self) -> Iterator[str]:
-        """Yields the ids of all dialogues in order, whether or not their chatbots speak in this
+    def ordered_ids(self) -> Iterator[str]:
+        """Yields the ids of all dialogues in order, also of chatbots that do not speak in this
         run."""
         for opener in self.openers:
             for chatbot in self.chatbots:
@@ -268,7 +270,7 @@ class GenerationRun(JobRunner[DialogueState]):
                 atomic_path(file) as partial,
                 partial.open("wb") as new,
             ):
-                for id in self.order():
+                for id in self.ordered_ids():
                     if id in starts:
                         old.seek(starts[id])
                         new.write(old.readline())
@@ -276,10 +278,10 @@ class GenerationRun(JobRunner[DialogueState]):
             self.outputs.close()
 
     def next_agent(self, job: DialogueState) -> str:
-        return job.agent
+        return job.next_agent
 
     def make_request(self, job: DialogueState) -> ChatRequest:
-        return request_of(job, self.prompts)
+        return next_request(job, self.prompts)
 
     def flush(self) -> None:
         self.outputs.flush()
@@ -295,8 +297,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
-        follow from it, so that these fit when it is accepted."""
+        """Adds first messages and dialogues, so that at most ``config.at_once`` dialogues are
+        active. A first message counts as all dialogues that will begin with it."""
         share = len(self.speaking)
         load = 0
         for state in self.active.values():
@@ -309,8 +311,8 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _start_dialogues(self, opener: DialogueState) -> int:
-        """Adds the dialogues that begin with ``opener``, an accepted first message, and do not
-        exist yet. Returns their number."""
+        """Adds the dialogues that begin with ``opener``, an accepted first message, except those
+        that exist already. Returns the number that it added."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)
@@ -320,15 +322,15 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply_answer(self, job: DialogueState, answer: Answer) -> None:
-        """Applies ``answer`` to the dialogue of ``job``, counts it, and writes what is finished or
-        rejected by it."""
+        """Applies ``answer`` to the dialogue ``job`` and counts it. Writes the rejection or the
+        finished dialogue that results."""
         counts = self.counts
-        agent = job.agent
-        rejection = job.take(answer.answer, answer.cut)
+        agent = job.next_agent
+        rejection = job.apply_answer(answer.answer, answer.cut)
         counts.usage[agent].update({"requests": 1, **answer.usage})
         tries = counts.first if job.chatbot is None else counts.later
         if rejection is not None:
-            self.outputs.add(rejection)
+            self.outputs.write_line(rejection)
             counts.user_turns["rejected"] += 1
             counts.user_turns["by_rule"] += rejection["by"] == "rule"
             counts.user_turns["unreadable"] += not rejection["readable"]
@@ -336,17 +338,17 @@ class GenerationRun(JobRunner[DialogueState]):
         elif answer.stage == "check":
             counts.user_turns["accepted"] += 1
             tries[job.tries[-1]] += 1
-        if job.over:
+        if job.is_over:
             del self.active[job.id]
             if job.chatbot is not None:
                 self.done.add(job.id)
-                self.outputs.add(job.row())
+                self.outputs.write_line(job.to_row())
                 counts.ended[str(job.ended)] += 1
-            elif job.opened:
+            elif job.is_accepted_opener:
                 self.accepted[job.id] = job
             else:
                 self.failed.add(job.id)
 
     def on_answer(self, job: DialogueState) -> None:
-        if job.opened:
+        if job.is_accepted_opener:
             self._start_dialogues(job)

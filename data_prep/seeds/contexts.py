@@ -48,28 +48,28 @@ _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
 
 def gendered_word(text: str) -> str | None:
     """Returns the first whole word of ``text`` that reveals a gender
-    (configs/seeds/gendered_words.yaml), or None if it is neutral. The check is strict: a scene
-    in which PersonX calls a brother is not neutral."""
-    return _first("gendered_words", text)
+    (configs/seeds/gendered_words.yaml). Returns None if there is none. The check is strict:
+    ``brother`` reveals a gender, whoever's brother it is."""
+    return _first_match("gendered_words", text)
 
 
 def affective_word(text: str) -> str | None:
     """Returns the first word or phrase of ``text`` that names a feeling
-    (configs/seeds/affect_words.yaml), also a denied one (``not happy``). Returns None if there
+    (configs/seeds/affect_words.yaml), even if it is negated (``not happy``). Returns None if there
     is none."""
-    return _first("affect_words", text)
+    return _first_match("affect_words", text)
 
 
-def _first(name: str, text: str) -> str | None:
+def _first_match(name: str, text: str) -> str | None:
     text = unicodedata.normalize("NFKC", text).replace("’", "'")
-    matches = (pattern.search(text) for pattern in _patterns(name))
+    matches = (pattern.search(text) for pattern in _load_patterns(name))
     return next((match[0] for match in matches if match), None)
 
 
 @cache
-def _patterns(name: str) -> list[re.Pattern[str]]:
-    """Returns two patterns: words and phrases in any case, and those under ``exact`` in their
-    case."""
+def _load_patterns(name: str) -> list[re.Pattern[str]]:
+    """Returns the patterns of the word list ``name``: one for words and phrases in any case, and
+    one for the words under ``exact``, which match only in their own case."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -87,7 +87,8 @@ def _patterns(name: str) -> list[re.Pattern[str]]:
 
 
 class Triple(NamedTuple):
-    """Two events and their relation: ``PersonX drops something``, ``xReact``, ``annoyed``."""
+    """Two events and the relation between them, such as ``PersonX drops something``, ``xReact`` and
+    ``annoyed``."""
 
     head: str
     relation: str
@@ -96,12 +97,12 @@ class Triple(NamedTuple):
 
 @cache
 def load_relations() -> dict[str, Any]:
-    """configs/seeds/relations.yaml, which explains its fields."""
+    """Returns the content of configs/seeds/relations.yaml, which explains its fields."""
     return read_yaml("seeds/relations")
 
 
-def sentences(triple: Triple) -> str:
-    """Returns the triple in words, such as ``PersonX drops something. Now PersonX feels
+def to_sentences(triple: Triple) -> str:
+    """Returns ``triple`` as text, such as ``PersonX drops something. Now PersonX feels
     annoyed.``"""
     relations = load_relations()
     template = relations["relations"][triple.relation]
@@ -122,16 +123,16 @@ def sentences(triple: Triple) -> str:
     return str(text[:1].upper() + text[1:])
 
 
-def is_neutral(triple: Triple) -> bool:
+def is_gender_neutral(triple: Triple) -> bool:
     """Returns whether neither event of ``triple`` reveals a gender. MEDAL leaves out scenes that
-    do."""
+    reveal one."""
     return gendered_word(f"{triple.head} . {triple.tail}") is None
 
 
 def parse_triple(record: object) -> Triple:
-    """Returns the triple of ``record``, an object with ``head``, ``relation`` and ``tail``.
+    """Returns the triple in ``record``, a JSON object with ``head``, ``relation`` and ``tail``.
 
-    Raises RecordError for a missing or empty field, or a relation without a template.
+    Raises RecordError if a field is missing or empty, or if the relation has no template.
     """
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
@@ -156,10 +157,11 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path) -> Iterator[Triple]:
-    """Returns the embedded triples, or the triples of the JSONL file at ``path`` (.gz too) except
-    for the ones that the critic rejects. A file of your own needs no critic.
+    """Returns the triples in the JSONL file ``path`` (.gz too), or the shipped triples for
+    ``embedded``. Leaves out triples that the critic of ATOMIC-10X rejects. Triples without a
+    critic's verdict are kept.
 
-    Raises DataError with file, line and field for a bad line.
+    Raises DataError with file, line and field if a line is bad.
     """
     if path == EMBEDDED:
         return itertools.starmap(Triple, read_yaml("seeds/scenes")["scenes"])
@@ -178,8 +180,8 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """Returns the embedded personas, or the personas of the JSONL file at ``path`` (.gz too).
-    Raises DataError with file, line and field for a bad line."""
+    """Returns the personas in the JSONL file ``path`` (.gz too), or the shipped personas for
+    ``embedded``. Raises DataError with file, line and field if a line is bad."""
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
 
@@ -213,8 +215,9 @@ GENDERS: tuple[Gender, ...] = ("female", "male")
 
 @dataclass(frozen=True, slots=True)
 class SeedContext:
-    """Scene, persona, gender and affective state of a user, language and country. ``affect`` is
-    None if the scene names a feeling. ``lang`` is ISO 639-1, ``country`` a name in English."""
+    """What a simulated user is told: scene, persona, gender and feeling (``affect``), language and
+    country. ``affect`` is None if the scene names a feeling. ``lang`` is an ISO 639-1 code,
+    ``country`` an English name."""
 
     scene: str
     persona: str
@@ -225,32 +228,33 @@ class SeedContext:
 
     @property
     def group(self) -> str:
-        """Returns the id of the context without its language. Splits and clusters use it."""
+        """The id of the context without its language. Splits and clusters use it."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
 
     @property
     def id(self) -> str:
-        """Returns the group and the language. Equal contexts have equal ids in every run."""
+        """The group and the language. Equal contexts have the same id in every run."""
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the JSON object for one line of a contexts file."""
+        """Returns the context as a line of a file of contexts."""
         return {"id": self.id, **asdict(self)}
 
 
 def parse_context(record: object) -> SeedContext:
-    """Returns the SeedContext of ``record``, a JSON object. Raises RecordError that names the
-    field."""
+    """Returns the context in ``record``, a JSON object. Raises RecordError that names the field if
+    one is missing, malformed or unknown."""
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
     return parse(SeedContext, record)
 
 
 class SeedsConfig(Config):
-    """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a published file of
-    them. ``file``: contexts that ``medal data seeds`` wrote, instead of drawn ones."""
+    """Settings of ``n`` seed contexts. ``scenes`` and ``personas`` are ``embedded``, or a file of
+    the published set. ``file`` is a file of contexts that ``medal data seeds`` wrote, to use in
+    place of new ones."""
 
     n: int = Field(default=400, ge=1)
     file: str | None = None
@@ -259,8 +263,8 @@ class SeedsConfig(Config):
 
 
 class Draw(NamedTuple):
-    """A context without a language; ``affect`` and ``quadrant`` are None if the scene names a
-    feeling. ``relation`` is the scene's."""
+    """A context without a language. ``relation`` is the relation of the scene. ``affect`` and its
+    ``quadrant`` are None if the scene names a feeling."""
 
     scene: str
     relation: str
@@ -270,17 +274,17 @@ class Draw(NamedTuple):
     quadrant: str | None
 
 
-def contexts_for(
+def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns ``config.n`` contexts in each of ``languages``, context by context, in this order.
-    ``seed`` draws them.
+    """Returns ``config.n`` contexts in each of ``languages``, in the order of contexts, then
+    languages. Draws them by ``seed``, or reads them from ``config.file``.
 
-    Raises ConfigError for an unknown language and if there are fewer than n different ones, and
-    DataError for a bad line of a file.
+    Raises ConfigError if a language is unknown or there are too few contexts, and DataError if a
+    line of a file is bad.
     """
     if config.file is None:
-        return in_languages(draws_for(config, seed), languages, seed)
+        return add_languages(draw_from_config(config, seed), languages, seed)
     groups: dict[str, dict[str, SeedContext]] = {}
     for context in read_records(config.file, parse_context):
         groups.setdefault(context.group, {})[context.lang] = context
@@ -302,37 +306,43 @@ def contexts_for(
     return chosen
 
 
-def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
-    """Returns ``config.n`` draws by ``seed`` from the scenes and personas that ``config`` names.
-    Raises ConfigError if there are too few, and DataError for a bad line of a file."""
+def draw_from_config(config: SeedsConfig, seed: int) -> list[Draw]:
+    """Draws ``config.n`` contexts without language by ``seed``, from the scenes and personas that
+    ``config`` names. Raises ConfigError if there are too few of them, and DataError if a line of a
+    file is bad."""
     triples = read_triples(config.scenes)
-    return draw(config.n, triples, read_personas(config.personas), seed=seed)
+    return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
 
 
-def draw(
+def draw_contexts(
     n: int,
     triples: Iterable[Triple],
     personas: Iterable[str],
     *,
     seed: int,
 ) -> list[Draw]:
-    """Returns ``n`` draws by ``seed`` from ``triples`` and ``personas``. All scenes and all
-    personas occur once before one occurs twice. Genders, quadrants, and the states of a quadrant
-    are equally frequent, up to one.
+    """Draws ``n`` contexts without language by ``seed``, from ``triples`` and ``personas``. Every
+    scene and every persona is used once before one is used twice. Genders are balanced, and so are
+    the quadrants of feelings and the feelings within a quadrant.
 
-    Raises ConfigError if there are fewer than ``n`` pairs of a neutral scene and persona.
+    Raises ConfigError if there are fewer than ``n`` pairs of a gender-neutral scene and a persona.
     """
-    neutral = _lowest(
+    neutral = _lowest_ranked(
         triples,
         n,
         seed,
         "scene",
-        name=sentences,
-        fits=is_neutral,
+        name=to_sentences,
+        fits=is_gender_neutral,
     )
-    scenes = {sentences(triple): triple for triple in neutral}
-    people = _lowest(
-        personas, n, seed, "persona", name=str, fits=lambda p: gendered_word(p) is None
+    scenes = {to_sentences(triple): triple for triple in neutral}
+    people = _lowest_ranked(
+        personas,
+        n,
+        seed,
+        "persona",
+        name=str,
+        fits=lambda p: gendered_word(p) is None,
     )
     if n > len(scenes) * len(people):
         raise ConfigError(
@@ -349,8 +359,8 @@ def draw(
     used: set[tuple[str, str]] = set()
     draws = []
     for scene, persona, gender in zip(
-        _rounds(list(scenes), n, seed, "scene"),
-        _rounds(people, n, seed, "persona"),
+        _repeat_in_rounds(list(scenes), n, seed, "scene"),
+        _repeat_in_rounds(people, n, seed, "persona"),
         _balance(GENDERS, n, seed, "gender"),
         strict=True,
     ):
@@ -367,13 +377,13 @@ def draw(
     return draws
 
 
-def in_languages(
+def add_languages(
     draws: Sequence[Draw], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns each of ``draws`` in each of ``languages``. The countries of a language are equally
-    frequent. ``seed`` draws their order.
+    """Returns each of ``draws`` in each of ``languages``. The countries of a language are balanced.
+    ``seed`` determines their order.
 
-    Raises ConfigError for a language that is unknown or given twice.
+    Raises ConfigError if a language is unknown or repeated.
     """
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(
@@ -393,12 +403,12 @@ def in_languages(
 
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
-    """Returns the sort key of ``item`` among those drawn for one ``purpose``."""
+    """Returns a sort key of ``item``, which is random for each ``purpose`` and ``seed``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _lowest(
+def _lowest_ranked(
     stream: Iterable[T],
     count: int,
     seed: int,
@@ -407,8 +417,9 @@ def _lowest(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """Returns the ``count`` items of lowest rank that fit, in that order; items of one name count
-    once. Memory holds ``count`` items, and ``fits`` is called only for items of low rank."""
+    """Returns the ``count`` items of ``stream`` with the lowest ranks that pass ``fits``, sorted by
+    rank. Items with the same ``name`` count once. Only ``count`` items are in memory, and ``fits``
+    is called only for items of low rank."""
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     items: dict[str, T] = {}
     for item in stream:
@@ -426,13 +437,14 @@ def _lowest(
     return [items[key] for _, key in sorted(lowest, reverse=True)]
 
 
-def _rounds(
+def _repeat_in_rounds(
     items: Sequence[str],
     count: int,
     seed: int,
     purpose: str,
 ) -> list[str]:
-    """Returns ``count`` items: all in their order, then all in another order, and so on."""
+    """Returns ``count`` of ``items``: first all in their order, then all again in a random order,
+    and so on."""
     chosen = list(items[:count])
     turn = 1
     while len(chosen) < count:
@@ -448,7 +460,8 @@ def _balance(
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """Returns ``count`` values; at every length all are equally frequent, up to one."""
+    """Returns ``count`` of ``values`` in a random order that is balanced: in every prefix of the
+    result, the frequencies of two values differ by at most one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):
         mixed = sorted(

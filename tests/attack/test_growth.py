@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from medal_judges.data_prep.followups import parse_list
-from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
+from medal_judges.data_prep.generation.protocol import parse_utterance, parse_verdict
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.answers import (
@@ -53,8 +53,8 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "several dimensions": (_answer(SEVERAL), MOST_CHARACTERS),
     "prose": (_answer(ONE, IN_PROSE), MOST_CHARACTERS),
     "thinking": (without_thinking, 300_000),
-    "utterance": (read_utterance, 100_000),
-    "verdict": (read_verdict, 300_000),
+    "utterance": (parse_utterance, 100_000),
+    "verdict": (parse_verdict, 300_000),
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
 }

@@ -36,7 +36,7 @@ def curate(options: CurateOptions) -> None:
         reading.require_dialogues()  # no row at all because all are bad
         raise
     write_records(out / "left_out.jsonl", curation.left_out)
-    write_json(out / "curation.json", curation.record())
+    write_json(out / "curation.json", curation.to_record())
     # Last: if it exists, all is done, and the same command is refused.
     count = write_records(out / SELECTION, report.selected_rows(curation))
     table = report.size_table(curation)

@@ -256,8 +256,8 @@ def seeds(
     """
     from medal_judges.data_prep.seeds.contexts import (
         SeedsConfig,
-        draws_for,
-        in_languages,
+        add_languages,
+        draw_from_config,
     )
     from medal_judges.records.dialogue import language
 
@@ -265,8 +265,8 @@ def seeds(
     languages = list(dict.fromkeys(lang))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
-    draws = draws_for(settings, seed)
-    contexts = in_languages(draws, languages, seed)
+    draws = draw_from_config(settings, seed)
+    contexts = add_languages(draws, languages, seed)
     write_records(out, contexts)
     typer.echo(f"{len(contexts)} contexts written to {out}")
 

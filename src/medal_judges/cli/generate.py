@@ -40,15 +40,19 @@ def generate(
     run = GenerationRun(
         protocol, chatbots=chatbots, overwrite=overwrite, max_cost=max_cost
     )
-    counts, before, total = run.counts, run.counts.n_finished, run.dialogues
+    counts, before, total = (
+        run.counts,
+        run.counts.finished_count,
+        run.expected_dialogue_count,
+    )
     turns = counts.user_turns
     try:
         with ProgressBar("generating", total) as bar:
 
             def advance() -> None:
                 # A first message without an accepted try takes its dialogues off the total.
-                left = total - counts.failed_openers * len(run.speaking)
-                bar.advance(finished=counts.n_finished, total=left)
+                left = total - counts.failed_opener_count * len(run.speaking)
+                bar.advance(finished=counts.finished_count, total=left)
 
             advance()
             run.run(advance)
@@ -57,7 +61,7 @@ def generate(
             summary = counts.to_record() | {"waiting": run.waiting}
             write_json(protocol.out / "summary.json", summary)
     _show(run, before)
-    if not counts.n_finished and not run.waiting:
+    if not counts.finished_count and not run.waiting:
         raise CoverageError(
             f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
             f"messages ({turns['unreadable']} verdicts were neither yes nor no)",
@@ -74,7 +78,7 @@ def _show(run: GenerationRun, before: int) -> None:
     counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     typer.echo(
-        f"{counts.n_finished} dialogues ({before} resumed); ended by {ended or 'nothing yet'}",
+        f"{counts.finished_count} dialogues ({before} resumed); ended by {ended or 'nothing yet'}",
         err=True,
     )
     rows: list[Row] = []

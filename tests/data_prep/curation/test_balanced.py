@@ -8,14 +8,14 @@ import pytest
 from scipy.stats import entropy
 
 from medal_judges.data_prep.curation.pool import Candidate, label_rules
-from medal_judges.data_prep.curation.report import _value_counts
-from medal_judges.data_prep.curation.selection import Selected, select
+from medal_judges.data_prep.curation.report import _count_values
+from medal_judges.data_prep.curation.selection import Selected, select_balanced
 
 from .rows import candidate, labelled_pool
 
 
 def chosen(pool: list[Candidate], n: int, seed: int = 0) -> list[Selected]:
-    return select(pool, n, label_rules(), seed=seed)
+    return select_balanced(pool, n, label_rules(), seed=seed)
 
 
 def ids(selection: list[Selected]) -> list[str]:
@@ -28,7 +28,7 @@ def pool() -> list[Candidate]:
     from medal_judges.records.labelled import parse_labelled
 
     reading = label_rules()
-    read = (reading.read(parse_labelled(row)) for row in labelled_pool(12_000, seed=3))
+    read = map(reading.to_candidate, map(parse_labelled, labelled_pool(12_000, 3)))
     return [c for c in read if c.lang == "fr"]
 
 
@@ -58,17 +58,17 @@ def test_neither_order_nor_run_changes_the_selection(pool: list[Candidate]) -> N
 
 
 def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
-    pairs = {(c.user, c.chatbot) for c in pool if c.clean and c.level == 5}
+    pairs = {(c.user, c.chatbot) for c in pool if c.is_clean and c.level == 5}
     seeds = [pick.candidate for pick in chosen(pool, 100)[:16]]
     assert len(pairs) == 16
     assert {(c.user, c.chatbot) for c in seeds} == pairs
-    assert all(c.clean and c.level == 5 for c in seeds)
+    assert all(c.is_clean and c.level == 5 for c in seeds)
 
 
 def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     picks = [pick.candidate for pick in chosen(pool, 100)]
     for factor, least in {"categories": 0.9, "level": 0.8, "chatbot": 0.95}.items():
-        in_pool, selected = _value_counts(pool, factor), _value_counts(picks, factor)
+        in_pool, selected = _count_values(pool, factor), _count_values(picks, factor)
         most = np.log(len(in_pool))  # of values that are equally frequent
         even = entropy([selected[value] for value in in_pool]) / most
         even_pool = entropy([*in_pool.values()]) / most
@@ -91,7 +91,7 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
     total: Counter[str] = Counter()
     seeds = 3000
     for seed in range(seeds):
-        found = select(pool, 6, READING, seed=seed)
+        found = select_balanced(pool, 6, READING, seed=seed)
         for c in found:
             total[c.candidate.id] += c.weight
     for c in pool:

@@ -38,7 +38,7 @@ def test_a_comment_on_another_language_leaves_the_row_out(
     row = labelled(
         "x", "uninterpretable", lang=lang, comments={"uninterpretable": comment}
     )
-    found = keywords.match(row)
+    found = keywords.match_row(row)
     assert found is not None
     assert found[0] in comment and found[1] == comment
 
@@ -48,4 +48,4 @@ def test_other_comments_do_not(keywords: Any, lang: str, comment: str) -> None:
     row = labelled(
         "x", "uninterpretable", lang=lang, comments={"uninterpretable": comment}
     )
-    assert keywords.match(row) is None
+    assert keywords.match_row(row) is None

@@ -3,8 +3,8 @@
 import pytest
 
 from medal_judges.data_prep.generation.protocol import (
-    read_utterance,
-    read_verdict,
+    parse_utterance,
+    parse_verdict,
 )
 
 
@@ -19,7 +19,7 @@ from medal_judges.data_prep.generation.protocol import (
     ],
 )
 def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -> None:
-    assert read_utterance(answer) == (text, ends)
+    assert parse_utterance(answer) == (text, ends)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
 def test_a_verdict_is_yes_or_no(
     answer: str, accepted: bool, reason: str, readable: bool
 ) -> None:
-    assert read_verdict(answer) == (accepted if readable else None, reason)
+    assert parse_verdict(answer) == (accepted if readable else None, reason)

@@ -147,7 +147,7 @@ def test_a_model_that_is_down_ends_the_run_and_loses_nothing(
     assert answers(tmp_path / "journal.jsonl")
     found, _ = generate(tmp_path, contexts={"n": 9}, api=api)
     assert (
-        found.counts.n_finished == 36 - 2 * found.counts.failed_openers
+        found.counts.finished_count == 36 - 2 * found.counts.failed_opener_count
         and not found.waiting
     )
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
-    contexts_for,
+    make_contexts,
     read_triples,
 )
 
@@ -49,10 +49,10 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_what_was_written_is_what_is_generated_from(written: Path) -> None:
-    drawn = contexts_for(SeedsConfig(n=5), ["pt", "zh"], 3)
+    drawn = make_contexts(SeedsConfig(n=5), ["pt", "zh"], 3)
     assert (
-        contexts_for(SeedsConfig(n=5, file=str(written)), ["pt", "zh"], seed=99)
+        make_contexts(SeedsConfig(n=5, file=str(written)), ["pt", "zh"], seed=99)
         == drawn
     )
-    first = contexts_for(SeedsConfig(n=2, file=str(written)), ["zh"], seed=0)
+    first = make_contexts(SeedsConfig(n=2, file=str(written)), ["zh"], seed=0)
     assert first == [c for c in drawn if c.lang == "zh"][:2]

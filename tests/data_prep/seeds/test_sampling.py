@@ -15,8 +15,8 @@ from medal_judges.config import read_yaml
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     Triple,
-    contexts_for,
-    draw,
+    draw_contexts,
+    make_contexts,
     parse_context,
 )
 from medal_judges.storage.jsonl import read_records
@@ -40,12 +40,12 @@ def people(count: int) -> list[str]:
 
 
 def sample(n: int, scenes: int, personas: int, seed: int = 0) -> Any:
-    return draw(n, triples(scenes), people(personas), seed=seed)
+    return draw_contexts(n, triples(scenes), people(personas), seed=seed)
 
 
 def test_golden_ids() -> None:
     """Ids in published sets may never move."""
-    found = contexts_for(SeedsConfig(n=2), ["zh", "pt"], 0)
+    found = make_contexts(SeedsConfig(n=2), ["zh", "pt"], 0)
     assert [c.id for c in found] == GOLDEN
 
 
@@ -60,14 +60,14 @@ GOLDEN = [
 def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country() -> (
     None
 ):
-    found = contexts_for(SeedsConfig(n=50), LANGUAGES, 7)
+    found = make_contexts(SeedsConfig(n=50), LANGUAGES, 7)
     assert [c.lang for c in found] == list(LANGUAGES) * 50
     for start in range(0, len(found), 6):
         parts = found[start : start + 6]
         shared = {(c.group, c.scene, c.persona, c.gender, c.affect) for c in parts}
         assert len(shared) == 1
     assert len({c.id for c in found}) == 300
-    more = contexts_for(SeedsConfig(n=50), ["en"], 7)
+    more = make_contexts(SeedsConfig(n=50), ["en"], 7)
     # whatever other languages there are
     assert more == [c for c in found if c.lang == "en"]
 
@@ -79,7 +79,7 @@ def test_a_seed_decides_and_the_order_of_the_lines_does_not() -> None:
     rng = np.random.default_rng(3)
     mixed = [triples(100)[i] for i in rng.permutation(100)]
     twice = [people(100)[i] for i in rng.permutation(100)] * 2
-    assert draw(60, mixed, twice, seed=0) == a
+    assert draw_contexts(60, mixed, twice, seed=0) == a
 
 
 def balanced(values: list[Any], kinds: int) -> bool:
@@ -102,7 +102,7 @@ def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
         states = [d.affect for d in felt if d.quadrant == name]
         assert set(states) <= set(known) and balanced(states, 6)
     assert balanced([d.gender for d in found], 2)
-    countries = [c.country for c in contexts_for(SeedsConfig(n=300), ["es"], 5)]
+    countries = [c.country for c in make_contexts(SeedsConfig(n=300), ["es"], 5)]
     assert balanced(countries, 4)
 
 
@@ -133,6 +133,6 @@ def test_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
     assert "16 contexts written" in result.output
-    assert list(read_records(out, parse_context)) == contexts_for(
+    assert list(read_records(out, parse_context)) == make_contexts(
         SeedsConfig(n=8), ["de", "ja"], 3
     )

@@ -9,11 +9,11 @@ from medal_judges.data_prep.seeds.contexts import (
     Triple,
     affective_word,
     gendered_word,
-    is_neutral,
+    is_gender_neutral,
     load_relations,
     read_personas,
     read_triples,
-    sentences,
+    to_sentences,
 )
 
 
@@ -42,20 +42,20 @@ from medal_judges.data_prep.seeds.contexts import (
     ],
 )
 def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
-    assert sentences(Triple(head, relation, tail)) == said
+    assert to_sentences(Triple(head, relation, tail)) == said
 
 
 def test_the_embedded_set_is_large_varied_and_neutral() -> None:
     triples, personas = list(read_triples(EMBEDDED)), list(read_personas(EMBEDDED))
-    assert len(triples) >= 60 and len(set(map(sentences, triples))) == len(triples)
+    assert len(triples) >= 60 and len(set(map(to_sentences, triples))) == len(triples)
     assert len(personas) >= 60 and len(set(personas)) == len(personas)
     counts = Counter(triple.relation for triple in triples)
     assert (
         set(counts) == set(load_relations()["relations"]) and min(counts.values()) >= 8
     )
-    assert all(is_neutral(triple) for triple in triples)
+    assert all(is_gender_neutral(triple) for triple in triples)
     assert [p for p in personas if gendered_word(p)] == []
     for triple in triples:
-        assert (affective_word(sentences(triple)) is not None) == (
+        assert (affective_word(to_sentences(triple)) is not None) == (
             triple.relation == "xReact"
         )

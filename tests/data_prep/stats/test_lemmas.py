@@ -2,7 +2,7 @@
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.tokens import lemmatiser, length, unit_of
+from medal_judges.data_prep.corpus_stats.tokens import length, load_lemmatiser, unit_of
 
 SENTENCES = {
     "en": "The cats weren't running faster than 2 dogs, were they? Well-known e-mails…",
@@ -21,7 +21,7 @@ def test_lemmas_are_those_of_spacys_own_pipeline(lang: str) -> None:
     expected = [
         t.lemma_.lower() for t in nlp(SENTENCES[lang]) if any(map(str.isalnum, t.text))
     ]
-    tool = lemmatiser(lang)
+    tool = load_lemmatiser(lang)
     assert tool.split is not None
     assert tool.split(SENTENCES[lang]) == expected
     assert tool.split(SENTENCES[lang]) == expected  # from memory
@@ -32,7 +32,7 @@ def test_chinese_is_split_by_jieba_and_measured_in_characters() -> None:
     jieba = pytest.importorskip("jieba")
     text = "我们去公园散步吧,好吗?OK!"
     for lang in ("zh", "zh-Hant", "zh_TW"):
-        tool = lemmatiser(lang)
+        tool = load_lemmatiser(lang)
         assert tool.split is not None and tool.name.startswith("jieba")
         kept = [t.lower() for t in jieba.lcut(text) if any(map(str.isalnum, t))]
         assert tool.split(text) == kept

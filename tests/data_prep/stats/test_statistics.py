@@ -81,11 +81,11 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
         for i, (bot, value) in enumerate(answers)
     ]
     stats = measured([*rows, make_row("none", ["x"], bot="bot-c")])
-    figure = stats.figure(stats.select(chatbot="bot-a"), "unsafe")
+    figure = stats.estimate(stats.select_rows(chatbot="bot-a"), "unsafe")
     assert figure.value == 0.25
-    assert stats.figure(stats.select(chatbot="bot-b"), "unsafe").value == 1
-    assert stats.figure(stats.rows, "unsafe").value == 0.5
-    assert stats.figure(stats.select(chatbot="bot-c"), "unsafe").value is None
+    assert stats.estimate(stats.select_rows(chatbot="bot-b"), "unsafe").value == 1
+    assert stats.estimate(stats.rows, "unsafe").value == 0.5
+    assert stats.estimate(stats.select_rows(chatbot="bot-c"), "unsafe").value is None
     assert stats.issues == stats.shares == ["unsafe"]
 
 
@@ -103,7 +103,7 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
                 make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels=labels)
             )
     stats = measured(rows)
-    figure = stats.figure(stats.rows, "unsafe")
+    figure = stats.estimate(stats.rows, "unsafe")
     assert figure.low is not None and figure.high is not None
     low, high = wilson_interval(present, 40)
     assert figure.high - figure.low == pytest.approx(high - low, rel=0.15)

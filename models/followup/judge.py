@@ -245,7 +245,8 @@ class LogisticScale(Config):
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
-    If the good end of the dimension is low, the sign of the sigmoid's argument changes.
+    ``center`` is the raw value that gets the middle of the scale. ``spread`` is the unit of the raw
+    values. If the good end of the dimension is low, the sign of the sigmoid's argument changes.
     """
 
     center: float = 0.0
@@ -255,10 +256,11 @@ class LogisticScale(Config):
 class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
-    ``rubric`` and ``followups``: a file or a shipped name. ``dimensions``: the dimensions of the
-    rubric to score. None given is all. ``draw``: the number of follow-ups to draw from the file
-    with ``seed``, the same number from each generator (DIET, section 6.2). ``scale``: for each
-    dimension the map from its raw value to its scale.
+    ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``followups``: a
+    file or a shipped name. ``dimensions``: the dimensions of the rubric to score. None given is
+    all. ``draw``: the number of follow-ups to draw from the file with ``seed``, the same number
+    from each generator (DIET, section 6.2). ``scale``: for each dimension the map from its raw
+    value to its scale.
 
     ``likelihood``: that of the follow-up given the dialogue (``conditional``), or that of both
     together (``joint``, as in FED). ``reduce``: its mean or sum over tokens.

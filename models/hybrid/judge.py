@@ -106,9 +106,9 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 class HybridSettings(Config):
     """A file of configs/judges/ with ``family: hybrid``.
 
-    ``members``: judges by their name in the hybrid. ``dimensions``: the dimensions of the
-    ``rubric`` to score, each with the name of the member that scores it, or with a weight for each
-    of several members.
+    ``name``: the name of the judge. ``members``: judges by their name in the hybrid.
+    ``dimensions``: the dimensions of the ``rubric`` to score, each with the name of the member that
+    scores it, or with a weight for each of several members.
     """
 
     name: str

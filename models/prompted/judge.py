@@ -72,11 +72,12 @@ class BasePromptedConfig(Config):
     """The settings that all prompted judges share: the prompt, the language model, and what the
     prompt shows of a dialogue.
 
-    ``rubric`` and ``prompts``: a file or a shipped name. ``dimensions``: the dimensions of the
-    rubric to score. None given is all. ``variant`` and ``layout``: which ones of the prompt file to
-    use. None is its first one. ``language``: the prompt's language. ``auto`` is the language of the
-    dialogue, if the prompt file has it. ``role``: one of the prompt's roles, or ``none``. None is
-    the prompt file's choice for each dimension.
+    ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``prompts``: a file
+    or a shipped name. ``dimensions``: the dimensions of the rubric to score. None given is all.
+    ``variant`` and ``layout``: which ones of the prompt file to use. None is its first one.
+    ``language``: the prompt's language. ``auto`` is the language of the dialogue, if the prompt
+    file has it. ``role``: one of the prompt's roles, or ``none``. None is the prompt file's choice
+    for each dimension.
 
     ``fence``: whether turns are sent between tags that no turn can close or imitate (prompt.py).
     ``context``: which part of the dialogue the prompt shows. With ``summary_N`` long assistant

@@ -62,13 +62,13 @@ class ScoreOptions(Config):
     """
 
     dimensions: tuple[str, ...] = option(
-        (), flag="--dimension", help="Only this dimension; may be repeated."
+        (), flag="--dimension", help="Only this dimension. May be repeated."
     )
     level: ScoreLevel = option(
-        "dialogue", help="Score the dialogue, each answer, or the last answer."
+        "dialogue", help="Score the whole chat, each answer, or the last answer."
     )
     keep: tuple[str, ...] = option(
-        (), help="Metadata copied to the scores; may be repeated."
+        (), help="Column that is copied to the scores. May be repeated."
     )
     overwrite: bool = OVERWRITE
     retry_failed: bool = RETRY_FAILED

@@ -107,15 +107,21 @@ class CurateOptions(Config):
     """The options of ``medal curate``."""
 
     files: tuple[str, ...] = option(
-        argument=True, metavar="IN...", help="Labelled dialogues: files, or medal."
+        argument=True,
+        metavar="IN...",
+        help="Files of labelled chats, or medal: the paper's chats.",
     )
-    out: Path = option(help="Folder to write: the selection and its report.")
-    n: int = option(100, ge=1, help="Dialogues per language.")
+    out: Path = option(help="Folder to write: the selected chats and a report.")
+    n: int = option(100, ge=1, help="Number of chats to select per language.")
     lang: tuple[str, ...] = option(
-        (), help="ISO 639-1 code; may be repeated; default: all."
+        (), help="Only this language, such as en. May be repeated."
     )
-    keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
-    rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
+    keep_foreign: bool = option(
+        False, help="Keep chats whose comments say that the language is wrong."
+    )
+    rubric: str = option(
+        "medal", help="Shipped name or YAML file with issues and overall."
+    )
     seed: int = SEED
     overwrite: bool = OVERWRITE
     reading: ReadOptions = ReadOptions()

@@ -21,24 +21,22 @@ class BenchmarkOptions(Config):
         (),
         argument=True,
         metavar="FIELD=VALUE",
-        help="Changes a setting of the YAML file: a=1, or a.b=1 inside a group.",
+        help="Change a setting of the YAML file: a=1, or a.b=1 inside a group.",
     )
     config: str = option(
         "configs/benchmark/human.yaml",
         help="YAML file, or the name of one in configs/benchmark/.",
     )
     out: str | None = option(
-        None, help="Folder to write; default: the config's output_dir."
+        None, help="Folder to write.  [default: output_dir of the config]"
     )
     judge: tuple[str, ...] = option(
         (),
         metavar="[NAME=]PATH",
-        help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
+        help="Add a judge: shipped name, YAML file, folder or Hub id. May be repeated.",
     )
-    retry_failed: bool = option(False, help="Score every row without a score again.")
-    no_cache: bool = option(
-        False, help="Neither use nor store cached answers of language models."
-    )
+    retry_failed: bool = option(False, help="Score again every row that has no score.")
+    no_cache: bool = option(False, help="Ask language models anew. Store no answers.")
 
 
 class JudgeConfig(Config):

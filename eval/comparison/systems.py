@@ -45,62 +45,59 @@ class CompareOptions(Config):
     files: tuple[str, ...] = option(
         argument=True,
         metavar="[NAME=]FILE...",
-        help="Scores, or chats to score; one file for each system.",
+        help="Scores, or chats to score. One file for each system.",
     )
     by: str | None = option(
         None,
-        metavar="COLUMN",
-        help="Column that names the system: chatbot, or one of medal score --keep.",
+        help="Column that names the system: chatbot, or one kept by medal score --keep.",
     )
     judge: str | None = option(
         None,
-        metavar="JUDGE",
-        help="Scores chats: shipped name, YAML file, folder or hub id; default: boxed.",
+        help="Judge that scores chats: name, YAML file, folder or Hub id.  [default: boxed]",
     )
     human: tuple[str, ...] = option(
         (),
         metavar="[NAME=]FILE",
-        help="Human labels, which correct the judge. Repeatable.",
+        help="People's labels, which correct the judge. May be repeated.",
     )
     context: str | None = option(
         None,
-        metavar="COLUMN",
-        help="Column whose values systems share, such as scene; default: the id.",
+        help="Column whose values systems share, such as scene.  [default: id]",
     )
     cluster: str | None = option(
-        None, metavar="COLUMN", help="Column whose rows vary together, such as user."
+        None, help="Column whose rows vary together, such as user."
     )
     dimensions: tuple[str, ...] = option(
-        (), flag="--dimension", metavar="DIM", help="Only this dimension. Repeatable."
+        (),
+        flag="--dimension",
+        help="Only this dimension. May be repeated.",
     )
     bad: tuple[str, ...] = THRESHOLDS
     fail_if_worse: float | None = option(
         None,
         ge=0,
-        metavar="MARGIN",
-        help="Gate: no system is worse than the first one by more than MARGIN (0: at all).",
+        help="Gate: fails if a system is worse than the first one by more than MARGIN.",
     )
     fail_if_more_bad: float | None = option(
         None,
         ge=0,
         le=1,
-        metavar="MARGIN",
-        help="Gate: no system has a larger share of bad scores than the first one by more than "
-        "MARGIN (0.05: 5 points).",
+        help="Gate: fails if a system's share of bad scores is larger than the first one's by "
+        "more than MARGIN (0.05: 5 points).",
     )
     min_coverage: float = option(
         0.98,
         ge=0,
         le=1,
-        help="Minimum coverage of a gate; exits with status 3 below it.",
+        help="Share of chats that a gate needs scores of. Exit code 3 below it.",
     )
     junit: Path | None = option(
-        None, metavar="FILE", help="File to write: the gates as JUnit XML, for CI."
+        None,
+        help="File to write: the gates as JUnit XML, which CI shows.",
     )
     out: Path | None = option(
         None,
-        metavar="FOLDER",
-        help="Folder to write: page, JSON, tables and resumed scores.",
+        help="Folder to write: page, JSON, tables, and scores to resume from.",
     )
     reading: ReadOptions = ReadOptions()
 

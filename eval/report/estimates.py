@@ -277,7 +277,7 @@ def _check_gate(
     if not dimension.low <= limit <= dimension.high:
         scale = f"{dimension.low:g} and {dimension.high:g}"
         raise ConfigError(
-            f"{gate.name}: type a limit within the scale of {gate.dimension}, {scale}"
+            f"{gate.name}: type a limit between {scale}, the scale of {gate.dimension}"
         )
     low, high = estimate.low, estimate.high
     if estimate.value is None or low is None or high is None:

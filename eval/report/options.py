@@ -45,51 +45,55 @@ class ReportOptions(Config):
     scores: tuple[str, ...] = option(
         metavar="SCORES...",
         argument=True,
-        help="Files of judgements, as medal score writes them.",
+        help="Files of scores that medal score wrote.",
     )
     chats: str | None = option(
         None,
-        metavar="FILE",
         help="The chats that were scored, for their texts and columns.",
     )
     by: tuple[str, ...] = option(
-        (), metavar="COLUMN", help="Column to compare by, such as version. Repeatable."
+        (),
+        help="Column to compare by, such as version. May be repeated.",
     )
     over: str | None = option(
-        None, metavar="COLUMN:UNIT", help="Column of times and a unit, as in time:day."
+        None, metavar="COLUMN:UNIT", help="Column of times, and a unit: time:day."
     )
     cluster: str | None = option(
-        None, metavar="COLUMN", help="Column whose rows vary together, such as user."
+        None, help="Column whose rows vary together, such as user."
     )
     dimensions: tuple[str, ...] = option(
-        (), flag="--dimension", metavar="DIM", help="Only this dimension. Repeatable."
+        (),
+        flag="--dimension",
+        help="Only this dimension. May be repeated.",
     )
     human: str | None = option(
-        None, metavar="FILE", help="Human labels of a random sample of the chats."
+        None, metavar="FILE", help="People's labels of a random sample of the chats."
     )
     bad: tuple[str, ...] = THRESHOLDS
     fail_under: tuple[str, ...] = option(
-        (), metavar="DIM=X", help="Gate: at least X, as in overall=3.5. Repeatable."
+        (),
+        metavar="DIM=X",
+        help="Gate: fails below X, such as overall=3.5. May be repeated.",
     )
     fail_over: tuple[str, ...] = option(
         (),
         metavar="DIM=X",
-        help="Gate: at most X, as in unsafe=0.01, or bad=0.1 for the share beyond --bad. "
-        "Repeatable.",
+        help="Gate: fails above X, such as unsafe=0.01, or bad=0.1 for the share of bad "
+        "scores. May be repeated.",
     )
     min_coverage: float = option(
         0.98,
         ge=0,
         le=1,
-        help="Minimum coverage of a gate; exits with status 3 below it.",
+        help="Share of chats that a gate needs scores of. Exit code 3 below it.",
     )
     junit: Path | None = option(
-        None, metavar="FILE", help="File to write: the gates as JUnit XML, for CI."
+        None,
+        help="File to write: the gates as JUnit XML, which CI shows.",
     )
     out: Path | None = option(
         None,
-        metavar="FOLDER",
-        help="Folder to write: the page, tables as CSV, the picture as PNG, PDF and SVG.",
+        help="Folder to write: page, tables (CSV), picture (PNG, PDF, SVG).",
     )
     reading: ReadOptions = ReadOptions()
 

@@ -19,7 +19,7 @@ THRESHOLDS: tuple[str, ...] = option(
     (),
     flag="--bad",
     metavar="DIM=X",
-    help="A score worse than X is bad, such as overall=1.5. May be repeated.",
+    help="Scores worse than X are bad: overall=1.5. May be repeated.",
 )
 
 

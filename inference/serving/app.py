@@ -44,17 +44,13 @@ class ServeLimits(Config):
     """Limits of a server: ``max_body`` in bytes and ``max_turns`` for a request, ``max_waiting``
     dialogues in the queue, and ``timeout`` in seconds."""
 
-    max_body: int = option(
-        4, ge=1, help="Maximum MB of a request; larger ones get 413."
-    )
-    max_turns: int = option(
-        2000, ge=1, help="Maximum turns of a request; more get 413."
-    )
+    max_body: int = option(4, ge=1, help="Most MB of a request. Larger ones get 413.")
+    max_turns: int = option(2000, ge=1, help="Most turns of a request. More get 413.")
     max_waiting: int = option(
-        2048, ge=1, help="Maximum waiting dialogues; requests beyond that get 429."
+        2048, ge=1, help="Most waiting dialogues. Requests beyond that get 429."
     )
     timeout: float = option(
-        300.0, ge=0.1, help="Seconds for a request; longer ones get 503."
+        300.0, ge=0.1, help="Most seconds for a request. Longer ones get 503."
     )
 
 

@@ -109,13 +109,15 @@ OVERRIDES: tuple[str, ...] = option(
     (),
     argument=True,
     metavar="FIELD=VALUE",
-    help="Change a setting: seed=1, llm.cache=false.",
+    help="Change a setting, such as seed=1 or llm.cache=false.",
 )
 SEED: int = option(0, ge=0, help="Seed of every random draw.")
-DEVICE: str | None = option(None, help="cpu, cuda, cuda:1, ...")
-OVERWRITE: bool = option(False, help="Start again from the beginning; replaces OUT.")
+DEVICE: str | None = option(None, help="Where it computes: cpu, cuda, cuda:1.")
+OVERWRITE: bool = option(
+    False, help="Start again from the beginning and replace --out."
+)
 MAX_COST: float | None = option(
-    None, ge=0, help="US dollars; stops before it spends more."
+    None, ge=0, help="Most US dollars to spend. Stops before it spends more."
 )
 RETRY_FAILED: bool = option(False, help="Score again every row that has no score.")
 

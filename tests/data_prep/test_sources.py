@@ -224,7 +224,7 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
     assert len(load_spec(str(path))) == 3
     assert [r.id for r in load_spec(f"{path}:train")] == ["0", "1"]
     with pytest.raises(
-        SourceError, match=r"no row is validation; its splits: test, train"
+        SourceError, match=r"no row is validation. Use one of its splits: test, train"
     ):
         load_spec(f"{path}:validation")
     with pytest.raises(SourceError, match=r"Did you mean 'train'\?"):

@@ -27,24 +27,24 @@ STOPPED = "stopped. Type the same command again to resume"
 # Command -> its purpose. Its module in this folder has a function of the same name, or a Typer
 # ``app``.
 COMMANDS = {
-    "score": "Score dialogues.",
-    "report": "Report how good scored chats are and which to read; gates for CI.",
-    "compare": "Compare systems by their scores, with intervals.",
-    "serve": "Score dialogues over HTTP.",
-    "train": "Train a judge.",
-    "init": "Write a small example project.",
-    "judges": "List the shipped judges.",
+    "score": "Give each chat of a file its scores.",
+    "report": "Show how good scored chats are, which to read, and stop a release.",
+    "compare": "Compare versions or chatbots by their scores, with intervals.",
+    "serve": "Score chats that arrive over HTTP.",
+    "train": "Train a judge on labelled chats.",
+    "init": "Write a small example project, to be changed.",
+    "judges": "List the judges that are shipped.",
     "align": "Make a judge agree with your labels, and show whether it does.",
-    "doctor": "Check whether a saved judge gives its scores on this machine.",
+    "doctor": "Check whether a saved judge scores here as where it was saved.",
     "push": "Upload a saved judge to the Hub.",
     "configs": "List, show or copy what is shipped: configs, rubrics, prompts.",
-    "benchmark": "Compare judges with human ratings; write a page.",
-    "trial": "Test how a judge reacts to edits of dialogues.",
+    "benchmark": "Measure how well judges agree with people, and write a page.",
+    "trial": "Test how a judge reacts to small edits of chats.",
     "agreement": "Measure how well annotators agree.",
-    "data": "Get and prepare data: sources, seeds, injected issues.",
-    "generate": "Generate dialogues between simulated users and chatbots.",
-    "label": "Label dialogues with a judge; separate malformed users.",
-    "curate": "Select the dialogues that people annotate.",
+    "data": "Get and prepare chats: sources, seeds, planted issues.",
+    "generate": "Generate chats between simulated users and chatbots.",
+    "label": "Label chats with a judge, and set malformed users apart.",
+    "curate": "Select the chats that people annotate.",
     "annotate": "Export packages for annotators, import their answers.",
 }
 # Plain text: Typer's tables need a second to import and cut names in a terminal of 80 characters.
@@ -100,7 +100,9 @@ app = PlainTyper(
 @app.callback(invoke_without_command=True)
 def before_commands(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.")
     ] = False,

@@ -17,19 +17,17 @@ def agreement(
     *,
     source: str = option(
         argument=True,
-        metavar="FILE",
-        help="Labelled file, or a source such as fed:dialogue.",
+        help="A file of labelled chats, or a source such as fed:dialogue.",
     ),
-    out: Path | None = option(
-        None, help="Folder to write: the page, its tables and JSON."
-    ),
+    out: Path | None = option(None, help="Folder to write: page, tables, JSON."),
     dimension: tuple[str, ...] = option(
-        (), help="Only this dimension; may be repeated; default: all."
+        (), help="Only this dimension. May be repeated."
     ),
     reading: ReadOptions,
 ) -> None:
-    """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
-    dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX).
+    """Measure how well annotators agree on the same chats, per dimension and language: percent
+    agreement, Krippendorff's alpha and Spearman's correlation. With --out it writes a page, JSON
+    and tables.
 
     Example: medal agreement fed:dialogue --out agreement
     """
@@ -48,8 +46,7 @@ def agreement(
             labellers.add(str(row.extra["labels_by"]))
     if not any(row.labels for row in rows):
         raise MedalError(
-            f"{source}: no row has labels",
-            hint="Name each column of ratings: --label COLUMN=DIMENSION:LOW..HIGH",
+            f"{source}: no row has labels. Type --label COLUMN=DIMENSION:LOW..HIGH"
         )
     figures = agreements(rows, dimension)
     report.show()

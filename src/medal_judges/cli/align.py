@@ -15,23 +15,25 @@ from medal_judges.reading.dialogues import ReadingReport, ReadOptions
 def align(
     *,
     judge: str = option(
-        argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
+        argument=True, help="Shipped name (medal judges), YAML file, folder or Hub id."
     ),
     settings: tuple[str, ...] = OVERRIDES,
     labels: str = option(
-        help="20 chats or more with people's labels: a file or a source."
+        help="A file, or a source, of 20 chats or more with people's labels."
     ),
-    out: Path = option(help="Folder to write: the aligned judge with its proof."),
+    out: Path = option(
+        help="Folder to write: the aligned judge and the measured gain."
+    ),
     max_cost: float | None = MAX_COST,
     keep_anyway: bool = option(
-        False, help="Write the judge even if the gain may be chance."
+        False, help="Write the judge also if the gain may be chance."
     ),
     device: str | None = DEVICE,
     reading: ReadOptions,
 ) -> None:
-    """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
-    gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card and
-    align.json.
+    """Make a judge agree with people's labels. The gain is measured on chats that were not used for
+    fitting. If the gain may be chance, no judge is written and the exit code is 6. Writes the
+    judge, its card and align.json.
 
     Example: medal align boxed --labels mine.csv --out aligned
     """

@@ -25,35 +25,32 @@ def export_project(
     *,
     source: str = option(
         argument=True,
-        metavar="FILE",
-        help="Dialogues: a file, or a source such as fed:dialogue.",
+        help="A file of chats, or a source such as fed:dialogue.",
     ),
-    out: Path = option(help="Folder to write."),
+    out: Path = option(help="Folder to write: the packages and project.json."),
     annotator: tuple[str, ...] = option(
         (),
         metavar="NAME[:LANG,...]",
-        help="An annotator, and their languages; may be repeated; default: one file for everybody.",
+        help="An annotator and their languages. May be repeated.  [default: one file for all]",
     ),
     per_dialogue: int = option(
         2,
         ge=1,
-        help="Annotators per dialogue; all who read its language if these are fewer.",
+        help="Annotators per chat, or all who read its language if these are fewer.",
     ),
     form: tuple[Form, ...] = option(
-        ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
+        ("label-studio", "xlsx"), help="label-studio or xlsx. May be repeated."
     ),
-    human_likeness: bool = option(False, help="Also ask how human the user reads."),
-    rubric: str = option("medal", help="Shipped name or YAML file."),
+    human_likeness: bool = option(False, help="Ask also how human the user sounds."),
+    rubric: str = option("medal", help="Shipped name, or YAML file, of what is rated."),
     guidelines: str = option(
-        "annotation/guidelines", help="YAML file or name in configs/."
+        "annotation/guidelines", help="YAML file, or the name of one in configs/."
     ),
-    setting: str = option(
-        "open-domain", help="What the chats are for: open-domain or support."
-    ),
+    setting: str = option("open-domain", help="open-domain (chit-chat) or support."),
     seed: int = SEED,
     reading: ReadOptions,
 ) -> None:
-    """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
+    """Write what annotators need: guidelines, a Label Studio project, spreadsheets. Annotators see
     no models, labels or ids. Each annotator has a separate share, in a separate order.
 
     Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
@@ -92,18 +89,18 @@ def import_answers(
     files: tuple[Path, ...] = option(
         argument=True,
         metavar="ANSWERS",
-        help="Label Studio exports (.json), or filled .xlsx.",
+        help="What annotators filled: Label Studio exports (.json) or .xlsx.",
     ),
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz)."),
+    out: Path = option(help="File to write: .jsonl or .jsonl.gz."),
     name: tuple[str, ...] = option(
         (),
         metavar="THEIRS=NAME",
-        help="Annotator behind an account or name; may be repeated.",
+        help="Annotator NAME behind the account THEIRS. May be repeated.",
     ),
     strict: bool = option(False, help="Write nothing unless every answer is valid."),
 ) -> None:
     """Read the answers of annotators into rows with one label per annotator. Invalid answers are
-    listed and skipped; with --strict they stop the import.
+    listed and left out. With --strict they stop the import.
 
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
@@ -146,8 +143,7 @@ def import_answers(
         [f"{len(problems)} problems in the answers:", *problems]
     )
     if problems and strict:
-        hint = "Correct the files and import again, or leave out --strict to import the rest"
-        raise MedalError(problem_list, hint=hint)
+        raise MedalError(problem_list, hint="Correct the files, or leave --strict out")
     if problems:
         typer.echo(problem_list, err=True)
     if not checked:

@@ -10,9 +10,10 @@ from medal_judges.report.console import ProgressBar
 
 @with_options()
 def benchmark(options: BenchmarkOptions) -> None:
-    """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
-    earlier run for the same judge and data, and retries rows that failed because of a server or a
-    limit. If a judge left too many rows unscored, writes everything and exits with status 3.
+    """Measure how well judges agree with people on labelled sets, and write a page. A second run
+    uses the scores of the first one for the same judge and data. It scores again what failed
+    because of a server or a limit. If a judge left too many rows without a score, everything is
+    written and the exit code is 3.
 
     Example: medal benchmark --config human --judge mine=runs/mine
     """

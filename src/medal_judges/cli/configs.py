@@ -32,7 +32,10 @@ CONFIGS = {
     "accelerate launch --deepspeed_config_file, as a copy": "deepspeed",
 }
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")
+    str,
+    typer.Argument(
+        metavar="NAME", help="A name of medal configs list, such as train/quickstart."
+    ),
 ]
 
 app = PlainTyper(help="List, show or copy shipped configs.", no_args_is_help=True)
@@ -53,7 +56,7 @@ def list_configs() -> None:
 
 @app.command("show")
 def show(name: Name) -> None:
-    """Print a file.
+    """Print a shipped file: a config, judge, rubric or prompt.
 
     Example: medal configs show rubrics/medal
     """
@@ -65,10 +68,12 @@ def copy(
     name: Name,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="File to write; default: NAME with its ending."),
+        typer.Option(
+            "--out", metavar="PATH", help="File to write.  [default: NAME.yaml]"
+        ),
     ] = None,
 ) -> None:
-    """Copy a file, so that you can change it.
+    """Copy a shipped file, so that you can change it.
 
     Example: medal configs copy train/quickstart --out mine.yaml
     """

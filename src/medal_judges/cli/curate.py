@@ -18,9 +18,9 @@ SELECTION = "selection.jsonl"
 
 @with_options(locks="folder")
 def curate(options: CurateOptions) -> None:
-    """Select n dialogues per language for annotation, and report the balance reached.
-
-    Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl and curation.json.
+    """Select chats for annotation, the same number in each language, and report the balance
+    reached. Writes selection.jsonl (with the weight of each chat), left_out.jsonl and
+    curation.json.
 
     Example: medal curate labelled/labelled.jsonl --n 100 --out curated
     """

@@ -27,7 +27,7 @@ from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
 
 app = PlainTyper(
-    help="Get and prepare data: sources, seeds, injected issues, translations.",
+    help="Get and prepare chats: sources, seeds, planted issues, translations.",
     no_args_is_help=True,
 )
 app.command("translate")(translate)
@@ -36,7 +36,6 @@ _SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 _SET: str = option(
     argument=True,
-    metavar="SET",
     help="A file, or a source of medal data list (fed:turn, chitchat:test).",
 )
 _OUT: Path = option(help="File to write: .jsonl or .jsonl.gz.")
@@ -67,7 +66,7 @@ def show(
     n: int = option(2, ge=0, help="How many dialogues to print."),
     reading: ReadOptions,
 ) -> None:
-    """Show facts about a source, counts, and its first dialogues.
+    """Show what a source is, its counts, and its first dialogues.
 
     Example: medal data show chitchat
     """
@@ -101,9 +100,15 @@ def show(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Source, or a part of one: fed:turn.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A source of medal data list, or a part of one: fed:turn.",
+        ),
+    ],
 ) -> None:
-    """Download a source's public files into the cache and check their SHA-256.
+    """Download a source's public files into the cache and check that they are the expected ones.
 
     Example: medal data fetch fed
     """
@@ -125,13 +130,13 @@ def fetch(
 @with_options(locks="file")
 def write(
     *,
-    source: str = option(
-        argument=True, metavar="SET", help="A source, such as chitchat:test."
-    ),
+    source: str = _SET,
     out: Path = _OUT,
-    n: int | None = option(None, ge=1, help="How many dialogues; default: all."),
-    min_turns: int = option(1, ge=1, help="Skip dialogues with fewer turns."),
-    max_turns: int | None = option(None, ge=1, help="Skip dialogues with more turns."),
+    n: int | None = option(None, ge=1, help="How many dialogues.  [default: all]"),
+    min_turns: int = option(1, ge=1, help="Leave out dialogues with fewer turns."),
+    max_turns: int | None = option(
+        None, ge=1, help="Leave out dialogues with more turns."
+    ),
 ) -> None:
     """Write the dialogues of a source, with their labels, to a JSONL file.
 
@@ -153,19 +158,17 @@ def plant(
     *,
     source: str = _SET,
     out: Path = _OUT,
-    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all."),
-    issues: tuple[str, ...] = option(
-        (), help="Only this issue; may be repeated; default: all."
-    ),
+    per_issue: int | None = option(None, ge=1, help="Pairs per issue.  [default: all]"),
+    issues: tuple[str, ...] = option((), help="Only this issue. May be repeated."),
     split: Literal["train", "val", "test"] = option(
-        "train", help="Part of the sentence tables."
+        "train", help="Which part of the planted sentences to use."
     ),
     seed: int = SEED,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
-    Use one split of your conversations per run, and the same --split. medal data write selects
-    dialogues by their turns.
+    """Plant issues into good chats, to test a judge. Writes clean chats, chats with a planted
+    issue, and matched controls, all labelled. Use one split of your chats per run, and the same
+    --split. medal data write selects chats by their turns.
 
     Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
     """
@@ -197,17 +200,17 @@ def plant(
 def stats(
     *,
     sources: tuple[str, ...] = option(
-        argument=True, metavar="SET", help="Files, or sources such as fed or xdial."
+        argument=True,
+        help="Files of chats, or sources such as fed or xdial.",
     ),
     out: Path = option(help="Folder to write: stats.html, tables, figures."),
     no_lemmas: bool = option(
-        False, help="Lexical diversity over words instead of lemmas."
+        False, help="Count words as they are written, not their base forms (lemmas)."
     ),
     reading: ReadOptions,
 ) -> None:
-    """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
-
-    Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
+    """Describe chats: counts, lengths, vocabulary and, if there are any, labels, as in MEDAL's
+    Table 2 and Figures 2, 9 and 10. Several sets count as one. Writes a page, tables and pictures.
 
     Example: medal data stats chitchat:test --out stats
     """
@@ -237,15 +240,15 @@ def stats(
 def seeds(
     *,
     out: Path = option(help="File to write: .jsonl or .jsonl.gz."),
-    lang: tuple[str, ...] = option(
-        _SIX, help="ISO 639-1 code; may be repeated; default: MEDAL's six languages."
-    ),
+    lang: tuple[str, ...] = option(_SIX, help="Language, such as en. May be repeated."),
     n: int = option(
-        400, ge=1, help="Number of contexts; each is written in every language."
+        400, ge=1, help="Number of contexts. Each is written in every language."
     ),
-    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz)."),
+    scenes: str = option(
+        "embedded", help="embedded, or the file ATOMIC10X.jsonl (.gz)."
+    ),
     personas: str = option(
-        "embedded", help="embedded, or PersonaHub's persona.jsonl (.gz)."
+        "embedded", help="embedded, or PersonaHub's file persona.jsonl (.gz)."
     ),
     seed: int = SEED,
 ) -> None:
@@ -276,15 +279,15 @@ def seeds(
 def followups(
     *,
     overrides: tuple[str, ...] = OVERRIDES,
-    out: Path = option(help="File to write: the pool, as YAML."),
+    out: Path = option(help="File to write: the follow-ups, as YAML."),
     config: str = option(
         "embedded",
         help="YAML file, or the name of one in configs/followup_generation/.",
     ),
 ) -> None:
-    """Generate follow-ups with language models (DIET's meta-prompt); review the file before use.
-    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
-    command resumes after a stop.
+    """Generate follow-ups, what a pleased or annoyed user might say next, with language models
+    (DIET's meta-prompt). Read and correct the file before use. Settings to change are for example
+    llms=[ORG/NAME] and signs=[negative,positive]. The same command resumes after a stop.
 
     Example: medal data followups --config embedded --out pool.yaml
     """

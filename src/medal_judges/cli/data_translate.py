@@ -22,13 +22,14 @@ def translate(
     *,
     source: str = option(
         argument=True,
-        metavar="FILE",
-        help="A file of dialogues.",
+        help="A file of English dialogues.",
     ),
     overrides: tuple[str, ...] = OVERRIDES,
-    to: tuple[str, ...] = option(help="Language, such as zh; may be repeated."),
+    to: tuple[str, ...] = option(
+        help="Language to translate to, such as zh. May be repeated."
+    ),
     out: Path = option(
-        Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz)."
+        Path("translated.jsonl"), help="File to write: .jsonl or .jsonl.gz."
     ),
     config: str = option(
         "native/translate", help="YAML file, or the name of one in configs/native/."
@@ -37,9 +38,9 @@ def translate(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Translate the English dialogues of a file; the same command resumes after a stop. Turns and
-    roles stay unchanged. OUT.failed.jsonl lists failures with their reasons. OUT.answers.jsonl is
-    needed to resume.
+    """Translate the English dialogues of a file. Turns and roles stay unchanged. The same command
+    resumes after a stop. Next to OUT, the file OUT.failed.jsonl lists failures with their reasons,
+    and OUT.answers.jsonl is needed to resume.
 
     Example: medal data translate dialogues.jsonl --to de --to zh
     """

@@ -17,19 +17,18 @@ def doctor(
     judge: str = option(
         argument=True,
         metavar="FOLDER",
-        help="Folder of a saved judge, or hub id (ORG/NAME@REVISION).",
+        help="Folder of a saved judge, or Hub id (ORG/NAME@REVISION).",
     ),
     device: str | None = DEVICE,
 ) -> None:
-    """Check whether a saved judge gives its golden scores on this machine (exits with status 1 if
-    they differ).
+    """Check whether a saved judge gives the same scores on this machine as where it was saved. The
+    exit code is 1 if they differ.
 
     Example: medal doctor runs/mine
     """
     if judge_file(judge) is not None:
         raise ConfigError(
-            f"{judge} is a YAML file, which has no weights and no golden scores",
-            hint="Give the folder or Hub id of a saved judge",
+            f"{judge} is a YAML file. Give the folder or Hub id of a saved judge"
         )
     choice = choose_judge(judge)
     folder = judge_folder(choice.source, choice.revision)

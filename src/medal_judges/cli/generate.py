@@ -22,14 +22,16 @@ def generate(
     *,
     config: str = option(help="YAML file, or the name of one in configs/generate/."),
     overrides: tuple[str, ...] = OVERRIDES,
-    out: str | None = option(None, help="Folder to write; default: the config's out."),
+    out: str | None = option(
+        None, help="Folder to write.  [default: out of the config]"
+    ),
     chatbots: tuple[str, ...] = option(
-        (), help="Only this chatbot of the config speaks; may be repeated."
+        (), help="Only this chatbot of the config. May be repeated."
     ),
     overwrite: bool = OVERWRITE,
     max_cost: float | None = MAX_COST,
 ) -> None:
-    """Generate dialogues. The same command resumes after a stop.
+    """Generate chats between simulated users and chatbots. The same command resumes after a stop.
 
     Example: medal generate --config quickstart --out made
     """

@@ -14,11 +14,11 @@ from medal_judges.storage.files import atomic_path
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="Folder to make, or one that is empty.")
+        Path, typer.Argument(metavar="FOLDER", help="Folder to write: a new name.")
     ],
 ) -> None:
-    """Write a project: a rubric, labelled dialogues, configs for training and a benchmark, and a
-    Makefile that runs them (two minutes on a laptop).
+    """Write a small project to start from: a rubric, labelled chats, configs for training and a
+    benchmark, and a Makefile that runs them (two minutes on a laptop).
 
     Example: medal init mine
     """

@@ -13,7 +13,8 @@ from medal_judges.report.console import wide_console
 
 
 def judges() -> None:
-    """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME.
+    """List the judges that are shipped, what each needs and costs. --judge accepts a name of this
+    list, a folder, a YAML file, or OWNER/NAME on the Hub.
 
     Example: medal judges
     """

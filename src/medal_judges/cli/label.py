@@ -46,23 +46,23 @@ def label(
         argument=True, help="Chats: a file of any form, or hf:NAME:SPLIT."
     ),
     settings: tuple[str, ...] = OVERRIDES,
-    out: Path = option(help="Folder to write."),
+    out: Path = option(help="Folder to write: labelled.jsonl and more."),
     judge: str = option(
         "configs/judges/medal_gpt41.yaml",
-        help="Shipped name (medal judges), YAML file, folder or hub id.",
+        help="Shipped name (medal judges), YAML file, folder or Hub id.",
     ),
     users: UserCheck = option(
         "check",
-        help="Check for malformed users first, do not (skip), or do nothing else (only): rows "
-        "then keep their labels.",
+        help="Leave out chats of users that write nonsense (check), do not check, or only check "
+        "and keep the labels.",
     ),
     user_judge: str | None = option(
         None,
-        help="Judge of the users; default: malformed, with the model of --judge.",
+        help="Judge of the users.  [default: malformed, with the model of --judge]",
     ),
-    replace_labels: bool = option(False, help="Label rows that have labels already."),
+    replace_labels: bool = option(False, help="Label also rows that have labels."),
     min_coverage: float = option(
-        0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
+        0.98, ge=0, le=1, help="Share of chats that need a label. Exit code 3 below it."
     ),
     device: str | None = DEVICE,
     overwrite: bool = OVERWRITE,
@@ -70,8 +70,8 @@ def label(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Label dialogues with a judge. The same command resumes after a stop, and retries rows that
-    failed because of a server or a limit.
+    """Label chats with a judge, for training or annotation, and set malformed users apart. The same
+    command resumes after a stop. It labels again what failed because of a server or a limit.
 
     Example: medal label dialogues.jsonl --out labelled
     """

@@ -18,6 +18,12 @@ from medal_judges.config import Config, build_config
 from medal_judges.storage.files import output_lock, protected_inputs, require_safe_out
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
+# What help calls the value of an option that states no metavar.
+_METAVARS = """
+sources=FILE... out=PATH chats=FILE junit=FILE labels=FILE data=FILE source=FILE scenes=FILE
+personas=FILE by=COLUMN cluster=COLUMN context=COLUMN keep=COLUMN to=LANG issues=ISSUE form=FORM
+chatbots=NAME user_judge=JUDGE fail_if_worse=MARGIN fail_if_more_bad=MARGIN
+"""
 
 
 def with_options(
@@ -93,13 +99,16 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
 
 
 def _mark(name: str, field: FieldInfo) -> Any:
-    """Returns Typer's description of the argument or option ``name``. The value of a text is called
-    as its option: ``--judge JUDGE``."""
+    """Returns Typer's description of the argument or option ``name``. Help calls a text as its
+    option, ``--judge JUDGE``, and other values ``N``, ``X`` and ``PATH``."""
     extra: Any = field.json_schema_extra
     flag = extra["flag"] or "--" + name.replace("_", "-")
-    metavar = extra["metavar"]
-    if "str" in str(field.annotation):
-        metavar = metavar or flag.strip("-").upper()
+    words = dict(word.split("=") for word in _METAVARS.split())
+    metavar = extra["metavar"] or words.get(name)
+    words = {"str": flag.strip("-").upper(), "int": "N", "float": "X", "Path": "PATH"}
+    for kind, word in words.items():
+        if kind in str(field.annotation):
+            metavar = metavar or word
     settings: dict[str, Any] = {"help": field.description, "metavar": metavar}
     if extra["argument"]:
         return typer.Argument(**settings)

@@ -13,17 +13,19 @@ from medal_judges.models.card.push import push_judge
 
 @with_options()
 def push(
-    judge: Path = option(argument=True, help="Folder of a saved judge."),
+    judge: Path = option(
+        argument=True, metavar="FOLDER", help="Folder of a saved judge."
+    ),
     repo_id: str = option(
         argument=True, metavar="ORG/NAME", help="Repository on the Hub."
     ),
     public: bool = option(
-        False, help="Make a new repository public; default: private."
+        False, help="Make a new repository public. Without it, it is private."
     ),
     revision: str | None = option(None, help="Tag of this version, such as v1.0."),
 ) -> None:
-    """Check a judge, write its card, and upload it. The card shows the trial that medal trial
-    FOLDER --save has left.
+    """Check a judge, write its card, and upload it to the Hub. The card shows the trial that medal
+    trial FOLDER --save has left.
 
     Example: medal push runs/mine ORG/NAME
     """

@@ -10,19 +10,20 @@ from medal_judges.reading.dialogues import start_report
 
 @with_options(locks="folder")
 def report(options: ReportOptions) -> None:
-    """Report how good scored chats are, in which groups and when they are worse, and why.
+    """Show how good scored chats are, which to read, in which groups and when they are worse, and
+    why.
 
-    A gate compares the 95% interval of a dimension (mean, or share of chats with an issue) with a
-    limit. It fails, with exit code 1, if the whole interval is on the wrong side. If the limit is
-    inside the interval, the gate is undecided (exit code 4, unless another gate fails). A gate that
-    decides nothing (unknown dimension, no scores, too few chats, coverage below --min-coverage) is
-    an error (exit code 2 or 3), not a pass.
+    A gate stops a release: it compares the 95% interval of a dimension (mean, or share of chats
+    with an issue) with a limit. It fails, with exit code 1, if the whole interval is on the wrong
+    side. If the limit is inside the interval, the gate is undecided (exit code 4, unless another
+    gate fails). A gate that decides nothing (unknown dimension, no scores, too few chats, fewer
+    scores than --min-coverage) is an error (exit code 2 or 3), not a pass.
 
     A mean hides a few chats that are much worse. So each graded dimension also has the share of its
     bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
 
-    With --human, human labels on a random sample of the chats correct the estimates of the labelled
-    dimensions for the judge's errors (prediction-powered inference), also for the gates.
+    With --human, people's labels of a random sample of the chats correct the judge's errors in
+    means, shares and gates (prediction-powered inference).
 
     Example: medal report scores.jsonl --chats chats.jsonl --out report
     """

@@ -45,36 +45,40 @@ from medal_judges.storage.jsonl import json_line
 def score(
     *,
     file: str = option(
-        argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -."
+        argument=True,
+        help="File of chats in any form, hf:NAME:SPLIT, or - (standard input).",
     ),
     settings: tuple[str, ...] = OVERRIDES,
     judge: str = option(
         BOXED,
-        help="Shipped name (medal judges), YAML file, folder, or hub id (ORG/NAME@REVISION).",
+        help="Shipped name (medal judges), YAML file, folder, or Hub id (ORG/NAME@REVISION).",
     ),
     device: str | None = DEVICE,
     max_cost: float | None = MAX_COST,
     out: str = option(
-        "-", help="File to write (.jsonl, .parquet, .csv); - is standard output."
+        "-", help="File to write: .jsonl, .parquet or .csv. Or - (standard output)."
     ),
     scoring: ScoreOptions,
     min_coverage: float = option(
-        MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
+        MIN_COVERAGE,
+        ge=0,
+        le=1,
+        help="Share of chats that need a score. Exit code 3 below it.",
     ),
     workers: int = option(
         1,
         ge=1,
-        help="Number of processes (extra ray); on GPUs one per GPU. With RAY_ADDRESS set, of that "
-        "Ray cluster.",
+        help="Number of processes, on GPUs one per GPU. Needs the extra ray. RAY_ADDRESS names "
+        "a Ray cluster.",
     ),
     dry_run: bool = option(
         False,
-        help="Estimate requests, tokens and maximum cost without sending anything.",
+        help="Estimate requests, tokens and highest cost. Send nothing.",
     ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Score dialogues. The same command resumes after a stop, and retries rows that failed because
-    of a server or a limit.
+    """Give each chat of a file its scores by a judge, one line a chat. The same command resumes
+    after a stop. It scores again what failed because of a server or a limit.
 
     Example: medal score chats.jsonl --out scores.jsonl
     """

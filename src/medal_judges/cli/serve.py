@@ -23,20 +23,20 @@ def serve(
     judge: str = option(
         BOXED,
         argument=True,
-        help="Shipped name (medal judges), YAML file, folder or hub id.",
+        help="Shipped name (medal judges), YAML file, folder or Hub id.",
     ),
     settings: tuple[str, ...] = OVERRIDES,
     device: str | None = DEVICE,
     max_cost: float | None = MAX_COST,
     host: str = option(
         "127.0.0.1",
-        help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN.",
+        help="Address. One that other machines reach needs a token in MEDAL_JUDGES_TOKEN.",
     ),
-    port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one."),
+    port: int = option(8000, ge=0, le=65535, help="Port. 0 takes any free one."),
     limits: ServeLimits,
 ) -> None:
-    """Answer POST /score with judgements; /health, /judge and /metrics describe the server. With
-    --max-cost the server stops using a paid model before it spends more in total.
+    """Score chats over HTTP: POST /score answers with scores. /health, /judge and /metrics describe
+    the server. With --max-cost the server stops using a paid model before it spends more in total.
 
     Example: medal serve boxed --port 8000
     """

@@ -20,14 +20,14 @@ def train(
         help="YAML file, or the name of one in configs/train/.",
     ),
     out: Path | None = option(
-        None, help="Folder to write; default: the config's output_dir."
+        None, help="Folder to write.  [default: output_dir of the config]"
     ),
     overwrite: bool = option(
         False,
-        help="Start again from the beginning; replaces OUT. Without it a run is resumed.",
+        help="Start again from the beginning and replace --out. Without it a run is resumed.",
     ),
 ) -> None:
-    """Train a judge, save it, and check it.
+    """Train a judge on labelled chats, save it, and check that it loads with the same scores.
 
     Example: medal train --config quickstart
     """

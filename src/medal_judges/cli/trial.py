@@ -24,14 +24,14 @@ def trial(
         (),
         argument=True,
         metavar="[JUDGE [FIELD=VALUE]...]...",
-        help="Shipped names, YAML files, folders or hub ids; default: boxed. FIELD=VALUE is a "
-        "setting of the trial (dialogues=12, seed=1, checks=[attack]), or else of the judge "
+        help="Shipped names, YAML files, folders or Hub ids. FIELD=VALUE changes a setting of "
+        "the trial (dialogues=12, seed=1, checks=[attack]) or of the judge "
         "before it.",
     ),
-    out: Path = option(help="Folder to write."),
+    out: Path = option(help="Folder to write: trial.html, trial.json, judgements."),
     data: str | None = option(
         None,
-        help="File of chats, or a source such as fed:dialogue; default: the shipped dialogues.",
+        help="File of chats, or a source such as fed:dialogue.  [default: shipped dialogues]",
     ),
     config: str = option(
         "default", help="YAML file, or the name of one in configs/trial/."
@@ -40,12 +40,12 @@ def trial(
     max_cost: float | None = MAX_COST,
     save: bool = option(
         False,
-        help="Also write trial.json into each judge's folder, for its model card.",
+        help="Write trial.json also into each judge's folder, for its model card.",
     ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
-    OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses.
+    """Test whether judges notice small edits: they score pairs of chats that differ by one edit,
+    made by rules. Writes a page, JSON and the scores, which a second run uses again.
 
     Example: medal trial runs/mine length --out trial
     """
@@ -64,8 +64,9 @@ def trial(
     folders = [Path(name) for name, _ in named if save]
     for folder in folders:
         if not folder.is_dir():
-            problem = f"--save: {folder} is not the folder of a judge"
-            raise ConfigError(problem, hint="Leave --save out")
+            raise ConfigError(
+                f"{folder} is not the folder of a judge. Leave --save out"
+            )
     on_trial: list[TrialJudge] = []
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
@@ -79,8 +80,7 @@ def trial(
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
         if name in [earlier.name for earlier in on_trial]:
             raise ConfigError(
-                f"the judge {name} is named twice",
-                hint="Type the settings to compare, such as fence=true and fence=false",
+                f"the judge {name} is there twice. Give it two settings: fence=true, fence=false"
             )
         on_trial.append(TrialJudge(name, judge))
     report = start_report(reading, out)
@@ -120,7 +120,6 @@ def split_settings(
             named[-1][1].append(word)
         else:
             raise ConfigError(
-                f"{word}: {key!r} is not a setting of a trial, and no judge stands before it",
-                hint="Type: medal trial JUDGE FIELD=VALUE",
+                f"{word}: {key!r} is not a setting of a trial. Type: medal trial JUDGE {word}"
             )
     return named or [(BOXED, [])], settings

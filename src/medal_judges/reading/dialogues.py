@@ -85,27 +85,27 @@ class ReadOptions(Config):
     format: str | None = _option(
         None,
         metavar="NAME",
-        help="Kind of file, if it cannot be detected: csv, jsonl, text, ...",
+        help="Kind of file, if it is not recognised: csv, jsonl, text, ...",
     )
     column: Names = _option(
         (),
         metavar="FIELD=COLUMN",
-        help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
+        help="Column of a field: id=ticket, role=speaker. May be repeated.",
     )
     columns: dict[str, Any] = Field(default_factory=dict)  # set in Python and YAML
     label: Names = _option(
         (),
         metavar="COLUMN=DIMENSION[:LOW..HIGH]",
-        help="Column of human ratings, with its scale; may be repeated.",
+        help="Column of people's ratings, with its scale. May be repeated.",
     )
     role: Names = _option(
         (),
         metavar="WORD=ROLE",
-        help="Role of a speaker's name: Kunde=user; may be repeated.",
+        help="Role of a speaker's name: Kunde=user. May be repeated.",
     )
     strict: bool = _option(
         False,
-        help="Stop at the first bad row instead of skipping, counting and listing it.",
+        help="Stop at the first bad row. Without it, bad rows are counted and left out.",
     )
 
     @model_validator(mode="after")

@@ -51,7 +51,7 @@ def test_what_cannot_be_decided_is_an_error() -> None:
     with pytest.raises(MedalError, match="3 rows"):
         check(under, Estimate(4.0, reason="no interval: 3 rows"))
     for gate in (Gate("under", "overall", 35), Gate("over", "unsafe", 1.5)):
-        with pytest.raises(ConfigError, match=f"{gate.dimension} is between"):
+        with pytest.raises(ConfigError, match=f"the scale of {gate.dimension}"):
             check(gate, Estimate(0.9, 0.8, 1.0))
     with pytest.raises(CoverageError, match="18 of 20"):
         check(under, Estimate(4.0, 3.9, 4.1), scored=18)

@@ -26,7 +26,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(
     llm = {"model": "openai:tester", "base_url": listed.url, "cache": False}
     settings = ["samples=1", f"llms={json.dumps([llm])}"]
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
-    assert result.exit_code == 0 and "review it" in result.output
+    assert result.exit_code == 0 and "correct them" in result.output
     pool = load_pool(str(out))
     assert pool.generators == ("openai/tester",)
     assert [(f.text, f.sign) for f in pool.follow_ups] == [

@@ -23,7 +23,7 @@ from medal_judges.models.llm.settings import (
         ),
         ({"model": "embedded:smollm2", "dtpye": "bf16"}, "Did you mean 'dtype'"),
         ({"backend": "opnai", "model": "gpt-4.1"}, "unknown backend 'opnai'"),
-        ({"base_url": "http://x/v1"}, "no model named"),
+        ({"base_url": "http://x/v1"}, "no model is given"),
     ],
 )
 def test_a_wrong_key_is_a_clear_error(setting: dict[str, Any], words: str) -> None:

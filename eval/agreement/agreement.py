@@ -10,10 +10,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
-from medal_judges.eval.metaeval.metrics import (
-    answers_by_annotator,
-    busiest,
-)
+from medal_judges.eval.metaeval.metrics import answers_by_annotator, busiest_columns
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
@@ -56,9 +53,9 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator on the ``rows`` that others answered too. ``bias``: the mean difference to the
-    mean of the others. ``reliability``: Spearman's correlation with it. ``constant``: the answer,
-    if it is always the same."""
+    """One annotator, compared with the others on the ``rows`` that both answered. ``bias``: the
+    annotator's mean minus the mean of the others. ``reliability``: Spearman's correlation with the
+    mean of the others. ``constant``: the annotator's only answer, if it is always the same."""
 
     name: str
     rows: int
@@ -69,14 +66,16 @@ class Annotator:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How well annotators agree on one dimension of the rows of one language.
+    """How well annotators agree on one dimension, in the rows of one language.
 
-    ``estimates``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
-    (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
-    (over pairs of annotators). ``rows`` have an
-    answer, ``shared`` of them two or more, which make ``pairs``. ``annotators``: their number, or
-    of the positions in the label list if not ``named``. The ``mean`` of a binary dimension is the
-    share of 1.
+    ``rows``: the number of rows with an answer. ``shared``: the number of rows with two answers or
+    more. ``pairs``: the number of pairs of answers to one row. ``named``: whether rows name their
+    annotators. ``annotators``: their number, or the number of positions in the label list if they
+    are not named. ``mean``: over all answers.
+
+    ``estimates``: ``exact`` (share of pairs that are equal), ``adjacent`` (share of pairs at most 1
+    apart, ordinal dimensions only), ``alpha`` (Krippendorff's) and ``spearman`` (mean over pairs of
+    annotators).
     """
 
     dimension: str
@@ -95,10 +94,11 @@ class Agreement:
 def agreements(
     rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
-    """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
-    language and, if there are several, in all together.
+    """Returns the agreement of annotators on each of ``dimensions`` (default: all, ``overall``
+    last), for each language. If there are several languages, one for all rows follows.
 
-    Raises MedalError for a dimension that no row has, and if rows state different scales for one.
+    Raises MedalError for a dimension that no row has, and if rows state different scales for a
+    dimension.
     """
     labelled: dict[str, None] = {}
     for row in rows:
@@ -122,7 +122,8 @@ def agreements(
 
 
 def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
-    """Returns the scale that rows state, if any. Raises MedalError if they state several."""
+    """Returns the scale that the ``rows`` state for ``dimension``, None if they state none. Raises
+    MedalError if they state several."""
     scales = {row.scales.get(dimension) for row in rows} - {None}
     if len(scales) > 1:
         (low, high), (other_low, other_high) = sorted(filter(None, scales))[:2]
@@ -141,7 +142,7 @@ def _agreement(
     lang: str,
     scale: Scale | None,
 ) -> Agreement:
-    """Returns the agreement on one dimension of rows that all have an answer."""
+    """Returns the agreement on ``dimension``. All ``rows`` have an answer to it."""
     matrix = answer_matrix(rows, dimension)
     counts = np.isfinite(matrix).sum(axis=1)
     by_person, names = answers_by_annotator(rows, dimension, matrix)
@@ -187,14 +188,15 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
 def _estimates(
     answers: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the statistics of rows with two answers or more. ``people`` has the ``answers`` by
-    annotator if annotators are named. Spearman's correlation is averaged over pairs of annotators,
-    weighted by the rows that both answered."""
+    """Returns the statistics of agreement. Each row of ``answers`` has two answers or more.
+    ``people``: the same answers with a column for each annotator, if annotators are named.
+    Spearman's correlation is the mean over pairs of annotators, weighted by the rows that both
+    answered."""
     alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
-    pairs, close = _close_pairs(answers, kind)
+    pairs, close = _count_close_pairs(answers, kind)
     is_given = np.isfinite(people.numbers)
     annotator_pairs = []
-    for first, second in combinations(busiest(people.numbers), 2):
+    for first, second in combinations(busiest_columns(people.numbers), 2):
         rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
         if len(rows) >= MIN_ROWS:
             annotator_pairs.append((rows, people[rows, first], people[rows, second]))
@@ -222,9 +224,10 @@ def _estimates(
     return estimates
 
 
-def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
-    """Returns for each row the number of pairs of answers, and of those that are equal and (graded
-    dimensions only) at most 1 apart."""
+def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
+    """Returns for each row the number of pairs of answers. Also returns, for each row, the number
+    of pairs that are equal (``exact``) and, for an ordinal dimension, at most 1 apart
+    (``adjacent``)."""
     first, second = np.triu_indices(answers.numbers.shape[1], 1)
     # NaN if one of the two gave no answer.
     gaps = np.abs(answers.numbers[:, first] - answers.numbers[:, second])
@@ -238,7 +241,8 @@ def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]
 
 
 def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
-    """Yields each annotator, in the order of the columns of ``people``, against the others."""
+    """Yields each annotator, compared with the others. ``people``: the answers, with a column for
+    each annotator. ``names``: of the columns."""
     for column, name in enumerate(names):
         answers = people.numbers[:, column]
         other_answers = np.delete(people.numbers, column, axis=1)
@@ -265,10 +269,10 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns agreement.html, agreement.json and its tables: percent agreement and alpha (MEDAL,
-    Tables 4 and 5), and annotators.
+    """Returns the page agreement.html, with agreement.json and tables. It shows percent agreement
+    and alpha (MEDAL, Tables 4 and 5), and each annotator.
 
-    ``agreements`` are those of ``agreements()``. ``title`` is the heading of the page. ``facts``:
+    ``agreements``: from the function of that name. ``title``: the heading of the page. ``facts``:
     (name, value) pairs on how it was made.
     """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
@@ -303,16 +307,14 @@ def agreement_page(
             "agreement": [asdict(part) for part in agreements],
         },
         printout=Printout(
-            [rich_table(printed, _PRINTED, ("α",))],
-            notes[:_NOTES],
-            [answer],
+            [rich_table(printed, _PRINTED, ("α",))], notes[:_NOTES], [answer]
         ),
     )
 
 
 def _notes(agreements: Sequence[Agreement]) -> Iterator[str]:
-    """Says who always gives the same answer, which agreement may be by chance, why α has no
-    interval or no value, and what ρ mixes."""
+    """Yields sentences: who always gives the same answer, which agreement may be chance, and why α
+    has no value or no interval."""
     names_by_reason: dict[str, list[str]] = {}
     for agreement in agreements:
         name = f"{agreement.dimension} ({agreement.lang})"
@@ -339,7 +341,7 @@ def _notes(agreements: Sequence[Agreement]) -> Iterator[str]:
 
 
 def _agreement_table(agreements: Sequence[Agreement]) -> Table:
-    """Returns every statistic with its counts, by language."""
+    """Returns a table with the statistics and counts of each agreement, by language."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
     not_graded = Estimate(None, reason="not a graded dimension")
@@ -376,7 +378,7 @@ def _agreement_table(agreements: Sequence[Agreement]) -> Table:
 
 
 def _annotator_table(agreements: Sequence[Agreement]) -> Table:
-    """Returns the bias and reliability of each named annotator, over all languages."""
+    """Returns a table with the bias and reliability of each named annotator, over all languages."""
     rows: list[Row] = []
     for part in agreements:
         if part.named and part.lang == agreements[-1].lang:

@@ -17,10 +17,12 @@ from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats.correlation import Floats
 
 
-def label_names(rows: Sequence[LabelledDialogue], names: Sequence[str]) -> list[str]:
+def choose_label_names(
+    rows: Sequence[LabelledDialogue], names: Sequence[str]
+) -> list[str]:
     """Returns ``names``, or all names of labels if there are none. Raises ConfigError for rows
     without labels, and for labels of dialogues and of turns."""
-    all_names = _all_names(rows)
+    all_names = _all_label_names(rows)
     hint = "Give labels of one kind. Name their column: --label COLUMN=DIMENSION:1..5"
     if not names and not all_names:
         raise ConfigError("no chat has a label", hint=hint)
@@ -29,7 +31,7 @@ def label_names(rows: Sequence[LabelledDialogue], names: Sequence[str]) -> list[
     return list(names) or all_names
 
 
-def _all_names(rows: Sequence[LabelledDialogue]) -> list[str]:
+def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
     return sorted(set().union(*(row.labels for row in rows)))
 
 
@@ -44,7 +46,7 @@ def rated_dimension(
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
-        names = ", ".join(_all_names(labelled)) or "none"
+        names = ", ".join(_all_label_names(labelled)) or "none"
         raise ConfigError(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"Label more chats. The file has labels of: {names}",

@@ -118,7 +118,7 @@ class Material:
         """People's mean [n]."""
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
-    def search(self, rows: Rows) -> Fit:
+    def best_fit(self, rows: Rows) -> Fit:
         """Returns the best of a line, a curve and ridges, by squared error on held-out contexts of
         ``rows``, fitted to all of them."""
         judge = [(self.judge_column,)]
@@ -136,14 +136,14 @@ class Material:
         return best
 
 
-def held_out(material: Material, columns: Columns | None) -> Floats:
+def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
     """Returns a score of each row of ``material`` by a fit without its context, shape (rows,). The
     fit is the one that the inner folds choose, or a line through ``columns``."""
     predictions = np.zeros(len(material.scores))
     folds = GroupKFold(FOLDS)
     for learnt, left in folds.split(material.scores, groups=material.contexts):
         if columns is None:
-            fit = material.search(learnt)
+            fit = material.best_fit(learnt)
         else:
             fit = Fit(columns).fit(material.scores[learnt], material.targets[learnt])
         predictions[left] = fit.predict(material.scores[left])
@@ -179,7 +179,7 @@ class Proof:
     @property
     def improves(self) -> bool:
         """Returns whether the gain is above 0 beyond chance."""
-        return beyond_chance(self.gain)
+        return is_beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
@@ -195,13 +195,13 @@ class Proof:
         """Returns what a simpler judge does, if the aligned one is not shown to be better."""
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
-        if not self.improves and level and beyond_chance(level):
+        if not self.improves and level and is_beyond_chance(level):
             gain = estimate_text(level)
             notes.append(
                 "its level or spread is off: a line or a constant corrects it (gain "
                 f"{gain} over the {AS_IS}); --keep-anyway writes such a judge"
             )
-        if length and not beyond_chance(length):
+        if length and not is_beyond_chance(length):
             gain = estimate_text(length)
             notes.append(
                 f"not shown to be better than the length of the answers: gain {gain}"
@@ -209,7 +209,7 @@ class Proof:
         return notes
 
 
-def beyond_chance(gain: Estimate) -> bool:
+def is_beyond_chance(gain: Estimate) -> bool:
     """Says whether the whole interval of a gain is above 0."""
     return gain.low is not None and gain.low > EQUAL
 
@@ -218,24 +218,26 @@ def prove(material: Material) -> Proof:
     """Returns the fit that is chosen on all rows of ``material``, with its errors out of fold."""
     y = material.targets
     units = {
-        ALIGNED: held_out(material, None),
+        ALIGNED: held_out_predictions(material, None),
         AS_IS: material.scores[:, material.judge_column],
-        LINE: held_out(material, (material.judge_column,)),
-        MEAN: held_out(material, ()),
-        LENGTH: held_out(material, (material.inputs.index("length:overall"),)),
+        LINE: held_out_predictions(material, (material.judge_column,)),
+        MEAN: held_out_predictions(material, ()),
+        LENGTH: held_out_predictions(
+            material, (material.inputs.index("length:overall"),)
+        ),
     }
     squares = {name: (scores - y) ** 2 for name, scores in units.items()}
     lines = []
     for name, scores in units.items():
         gain = None
         if name != ALIGNED:
-            gain, _ = gain_over(material, squares[ALIGNED], squares[name])
+            gain, _ = estimate_gain(material, squares[ALIGNED], squares[name])
         lines.append(_measure(material, name, y, scores, gain))
-    lines += _one_person(material)
+    lines += _single_rating_lines(material)
     base = MEAN
     if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
         base = LINE
-    fit = material.search(np.arange(len(y)))
+    fit = material.best_fit(np.arange(len(y)))
     inputs = tuple(material.inputs[column] for column in fit.columns)
     return Proof(
         fit=fit.name,
@@ -247,7 +249,7 @@ def prove(material: Material) -> Proof:
     )
 
 
-def _one_person(material: Material) -> list[Measured]:
+def _single_rating_lines(material: Material) -> list[Measured]:
     """Returns the line of each rating against the mean of the others of its row, if there are
     any."""
     ratings = material.ratings
@@ -278,7 +280,7 @@ def _measure(
     return Measured(name, error, rho, gain)
 
 
-def gain_over(
+def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error is smaller with the squared errors ``aligned`` than with
@@ -312,7 +314,7 @@ class Alignment:
     proofs: Mapping[str, Proof]
     facts: Mapping[str, object]
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Returns the content of align.json, which a model card shows."""
         dimensions: dict[str, Any] = {}
         for name, proof in self.proofs.items():

@@ -13,7 +13,7 @@ import numpy as np
 from medal_judges.config import BOXED
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
-from medal_judges.eval.align.labels import label_names, rated_dimension
+from medal_judges.eval.align.labels import choose_label_names, rated_dimension
 from medal_judges.eval.align.proof import (
     MIN_LABELS,
     Alignment,
@@ -77,16 +77,16 @@ def align(
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{out} already holds a judge. Type another folder")
     labelled = _read_labelled(rows)
-    member = _member(judge, options)
-    names = label_names(labelled, dimensions)
+    member = _open_judge(judge, options)
+    names = choose_label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
     rated_dimensions = _rated_dimensions(labelled, names, judge_dimensions)
     # All refusals are above: from here on a language model is asked, and paid, for each dimension.
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = _with_packaged(member)
-    scores = read_scores(members, asked_names, labelled, folder)
+    members = _add_packaged_judges(member)
+    scores = score_members(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
@@ -126,7 +126,7 @@ def _rated_dimensions(
     return dimensions
 
 
-def _with_packaged(member: Member) -> dict[str, Member]:
+def _add_packaged_judges(member: Member) -> dict[str, Member]:
     """Returns the judge with the packaged judges that a ridge may use."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
@@ -135,7 +135,7 @@ def _with_packaged(member: Member) -> dict[str, Member]:
     return members
 
 
-def _member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
+def _open_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     if isinstance(judge, Judge):
         return Member("judge", judge)
     return open_member("judge", MemberConfig(path=str(judge), options=options))
@@ -152,7 +152,7 @@ def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialo
     return labelled
 
 
-def read_scores(
+def score_members(
     members: Mapping[str, Member],
     dimensions: Sequence[str],
     rows: Sequence[LabelledDialogue],
@@ -255,7 +255,7 @@ def _aligned_judge(
 
 def _save(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> None:
     """Writes the proof and, if there is one, the judge and what its card says of the labels."""
-    write_json(folder / "align.json", result.record())
+    write_json(folder / "align.json", result.to_record())
     if result.judge is None:
         return
     result.judge.save_pretrained(folder, golden=True)

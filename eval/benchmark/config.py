@@ -88,7 +88,7 @@ class SetConfig(ChatFileConfig):
 
     @field_validator("dimensions", mode="before")
     @classmethod
-    def _same_names(cls, value: Any) -> Any:
+    def _as_mapping(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return {name: name for name in value}
         return value
@@ -112,7 +112,7 @@ class BenchmarkConfig(Config):
     sets: tuple[SetConfig, ...] = ()
 
     @model_validator(mode="after")
-    def _names_fit(self) -> BenchmarkConfig:
+    def _check_names(self) -> BenchmarkConfig:
         names = [part.name for part in self.sets]
         _require_distinct("sets", names)
         _require_distinct("judges", [judge.name for judge in self.judges])

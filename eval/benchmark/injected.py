@@ -69,7 +69,7 @@ def injected_table(
                     scored.append((planted["kind"], row.group, score))
             table = pd.DataFrame(scored, columns=_FIELDS)
             coverage = len(table) / count
-            cells = _metrics(table)
+            cells = _issue_metrics(table)
             if coverage < min_coverage:
                 reason = f"coverage {coverage:.1%} is below {min_coverage:.1%}"
                 cells = [Estimate(None, reason=reason)] * len(cells)
@@ -78,20 +78,18 @@ def injected_table(
             lines.append([*line, injected, Share(Estimate(coverage))])
     lines.sort(key=lambda line: str(line[0]))
     columns = ("Issue", "Judge", *INJECTED_COLUMNS, "Injected rows", "Coverage")
-    return Table(
-        f"Injected issues: {name}",
-        columns,
-        lines,
-        _NOTE,
-    )
+    return Table(f"Injected issues: {name}", columns, lines, _NOTE)
 
 
-def _metrics(rows: pd.DataFrame) -> list[Estimate]:
+def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
     """Returns the metrics of one issue, in the order of INJECTED_COLUMNS."""
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
-    against = [_against(planted, contrasts) for contrasts in (clean, controls)]
-    false_alarms = [_share(part, is_present(part.score)) for part in (clean, controls)]
+    against = [_f1_and_auc(planted, contrasts) for contrasts in (clean, controls)]
+    false_alarms = [
+        share_by_conversation(part, is_present(part.score))
+        for part in (clean, controls)
+    ]
     return [
         *(estimates["f1_present"] for estimates in against),
         *(estimates["auc"] for estimates in against),
@@ -99,13 +97,13 @@ def _metrics(rows: pd.DataFrame) -> list[Estimate]:
     ]
 
 
-def _share(rows: pd.DataFrame, values: pd.Series) -> Estimate:
+def share_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
     """Returns the mean of ``values``, shares of the rows, with an interval by conversation."""
     numbers = values.to_numpy(float)
     return share_of(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
-def _against(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
+def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
     """Returns F1+ and AUC of injected rows against contrasts."""
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])

@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medal_judges.eval.benchmark.results import NOTE, Benchmark
-from medal_judges.eval.metaeval.metaeval import (
-    Estimates,
-    ResultRow,
-    SystemAgreement,
-)
-from medal_judges.eval.metaeval.metrics import label
+from medal_judges.eval.metaeval.metaeval import Estimates, ResultRow, SystemAgreement
+from medal_judges.eval.metaeval.metrics import metric_label
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Figure, Intervals, span_of
 from medal_judges.report.page import (
@@ -59,7 +55,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
     languages: list[Table] = []
     blocks: list[Block] = []
     for rows in tasks:
-        rows.sort(key=_rank)
+        rows.sort(key=_rank_key)
         board, chart = dimension_table(rows), _chart(rows)
         tables.append(board)
         figures.append(chart)
@@ -73,7 +69,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
         else:
             blocks.append(Fold(board.title, parts))
     if len(tasks) > 1:
-        blocks.insert(1, _matrix(tasks))
+        blocks.insert(1, _matrix_table(tasks))
     further = [Fold(table.title, [table]) for table in benchmark.tables]
     signatures = sorted({(row.judge, row.signature) for row in benchmark.rows})
     tables += [*languages, *benchmark.tables]
@@ -111,7 +107,7 @@ def _printout(
     if not tasks:
         return Printout(benchmark.tables, notes[:_NOTES])
     best = headlines[0][0]
-    name, estimate = label(best.headline), _ranking(best)
+    name, estimate = metric_label(best.headline), _ranking_estimate(best)
     answer = f"On {best.set_name}, {best.dimension}:"
     if estimate.value is None:
         answer += f" no judge has a {name} ({estimate.reason})."
@@ -125,7 +121,7 @@ def _printout(
         columns = [*table.columns[:2], "Like for like", "n", "Coverage"]
         with_interval = table.columns[1:2]
     else:
-        table = _matrix(tasks if len(headlines) == 1 else headlines)
+        table = _matrix_table(tasks if len(headlines) == 1 else headlines)
         columns = list(table.columns[: _TASKS + 1])
     rows = [*table.rows[:-1][:_LINES], table.rows[-1]]
     printed = rich_table(replace(table, rows=rows), columns, with_interval)
@@ -144,7 +140,7 @@ def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
     return estimates.get(metric, Estimate(None, reason="not computed"))
 
 
-def _ranking(row: ResultRow) -> Estimate:
+def _ranking_estimate(row: ResultRow) -> Estimate:
     """Returns the estimate that ranks the judge, without a value if fewer than 10 rows are
     scored."""
     if row.scored < MIN_ROWS:
@@ -153,9 +149,9 @@ def _ranking(row: ResultRow) -> Estimate:
     return estimate_of(row, row.metrics, row.headline)
 
 
-def _rank(row: ResultRow) -> float:
+def _rank_key(row: ResultRow) -> float:
     """Returns a number that is smaller for better judges, infinite without an estimate."""
-    value = _ranking(row).value
+    value = _ranking_estimate(row).value
     return math.inf if value is None else -value
 
 
@@ -173,7 +169,7 @@ def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
 # -- leaderboard -----------------------------------------------------------------------------------
 
 
-def _matrix(tasks: Sequence[Rows]) -> Table:
+def _matrix_table(tasks: Sequence[Rows]) -> Table:
     """Returns the headline metric of every judge in each of ``tasks``, the best first by its rank
     in the first one. Below is the human ceiling."""
     sets = dict.fromkeys(rows[0].set_name for rows in tasks)
@@ -188,9 +184,11 @@ def _matrix(tasks: Sequence[Rows]) -> Table:
         columns.append(name)
         for row in rows:
             lines.setdefault(row.judge, [row.judge, *[not_run] * len(tasks)])
-            lines[row.judge][i + 1] = _ranking(row)
+            lines[row.judge][i + 1] = _ranking_estimate(row)
         ceilings.append(ceiling_of_set(rows, rows[0].headline))
-    names = " and ".join(dict.fromkeys(label(rows[0].headline) for rows in tasks))
+    names = " and ".join(
+        dict.fromkeys(metric_label(rows[0].headline) for rows in tasks)
+    )
     return Table(
         f"{names} with people",
         columns,
@@ -222,8 +220,8 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
         cells.append(Brief(ceiling_of_set(rows, metric)))
     answered = max(row.ceiling_rows for row in rows)
     lines.append([*cells, answered or "", ""])
-    columns = ["Judge", label(headline), *[OTHERS] * has_others, "Like for like"]
-    columns += [*map(label, metrics), "n", "Coverage"]
+    columns = ["Judge", metric_label(headline), *[OTHERS] * has_others, "Like for like"]
+    columns += [*map(metric_label, metrics), "n", "Coverage"]
     title = f"{rows[0].set_name}: {rows[0].dimension}"
     return Table(title, columns, lines, _NOTE, last="ceiling")
 
@@ -286,15 +284,11 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
     totals = [estimate_of(row, row.metrics, metric) for row in rows]
     lines.append(["all", rows[0].n, *totals, ceiling_of_set(rows, metric)])
     columns = ("Language", "n", *(row.judge for row in rows), "human ceiling")
-    title = f"{rows[0].set_name}: {rows[0].dimension}, {label(metric)} by language"
-    note = "The human ceiling is to be compared with figures like for like only."
-    return Table(
-        title,
-        columns,
-        lines,
-        note,
-        last="total",
+    title = (
+        f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)} by language"
     )
+    note = "The human ceiling is to be compared with figures like for like only."
+    return Table(title, columns, lines, note, last="total")
 
 
 def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
@@ -324,6 +318,6 @@ def _chart(rows: Sequence[ResultRow]) -> Figure:
     estimates = [estimate_of(row, row.metrics, metric) for row in rows]
     span = (min(0.0, span_of(estimates)[0]), 1.0)
     like = [estimate_of(row, row.like_for_like, metric).value for row in rows]
-    title = f"{rows[0].set_name}: {rows[0].dimension}, {label(metric)}"
+    title = f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)}"
     names = [row.judge for row in rows]
     return Figure(title, [Intervals(title, names, estimates, span, ceiling, like)])

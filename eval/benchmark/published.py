@@ -66,7 +66,7 @@ def read_published() -> list[Published]:
     return list(file["figures"])
 
 
-def same_model(name: str, other_name: str) -> bool:
+def is_same_model(name: str, other_name: str) -> bool:
     """Returns whether ``name`` and ``other_name`` are of one model, apart from owner, date and
     case.
 
@@ -110,8 +110,8 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
         if published["paper"] not in config.published:
             continue
         source = published["source"]
-        for set_config, dimension in _places(config, published):
-            judges = list(_judges(config, set_config, published))
+        for set_config, dimension in _matching_sets(config, published):
+            judges = list(_matching_judges(config, set_config, published))
             theirs: list[Cell] = [set_config.name, dimension]
             theirs += [published["key"].replace("/", ", "), published["model"]]
             theirs += [
@@ -121,7 +121,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
             measured = []
             for judge, model, marks in judges:
                 row = row_of.get((set_config.name, dimension, judge))
-                if row is not None and _is_by(published, row, model):
+                if row is not None and _is_by_model(published, row, model):
                     measured.append((row, model, marks))
             if not measured:
                 reason = "not among our judges"
@@ -145,7 +145,7 @@ def _join_marks(marks: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(marks)) or "nothing"
 
 
-def _places(
+def _matching_sets(
     config: BenchmarkConfig, published: Published
 ) -> Iterator[tuple[SetConfig, str]]:
     """Yields the sets and their dimensions that a published row is about."""
@@ -160,7 +160,7 @@ def _places(
                 yield set_config, names[0]
 
 
-def _judges(
+def _matching_judges(
     config: BenchmarkConfig, set_config: SetConfig, published: Published
 ) -> Iterator[tuple[str, str | None, list[str]]]:
     """Yields the judges that stand for a published row, each with its model, if its config states
@@ -180,10 +180,10 @@ def _judges(
             yield f"{model} (published)", model, other_rows
 
 
-def _is_by(published: Published, row: ResultRow, model: str | None) -> bool:
+def _is_by_model(published: Published, row: ResultRow, model: str | None) -> bool:
     """Returns whether a row of ours is by the model of the published row."""
     ours = model or _model_of(row)
-    return any(same_model(ours, name) for name in published["models"])
+    return any(is_same_model(ours, name) for name in published["models"])
 
 
 def _model_of(row: ResultRow) -> str:

@@ -61,7 +61,7 @@ class Benchmark:
         return write_json(path, record)
 
 
-def compute(run: BenchmarkRun, command: str) -> Benchmark:
+def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
     """Returns all metrics and tables of ``run``. ``command`` is what was typed. Raises MedalError
     if a judgement is of a row that is not in its set."""
     config = run.config

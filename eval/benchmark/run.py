@@ -28,12 +28,16 @@ from medal_judges.eval.benchmark.config import (
 )
 from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.published import check_published
-from medal_judges.eval.benchmark.results import Benchmark, BenchmarkRun, compute
+from medal_judges.eval.benchmark.results import (
+    Benchmark,
+    BenchmarkRun,
+    compute_benchmark,
+)
 from medal_judges.eval.benchmark.sets import (
     Answers,
     BenchmarkSet,
     load_set,
-    published_labels,
+    published_answers,
 )
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
@@ -83,8 +87,8 @@ def run_benchmark(
 ) -> tuple[Benchmark, Path]:
     """Returns the results of a benchmark and its folder, where it writes predictions and
     results.json. ``bar`` shows the progress of ``options``' judges."""
-    config = _config(options)
-    run = load_sets(config)
+    config = _load_config(options)
+    run = prepare_run(config)
 
     def progress(judge: str, set_name: str, count: int) -> None:
         if bar is not None:
@@ -98,12 +102,12 @@ def run_benchmark(
     # The page is published, so the command has no paths.
     words = ["medal benchmark --config", Path(options.config).name]
     words += [word for word in options.overrides if "/" not in word]
-    results = compute(run, " ".join(words))
+    results = compute_benchmark(run, " ".join(words))
     results.write(config.output_dir / "results.json")
     return results, config.output_dir
 
 
-def _config(options: BenchmarkOptions) -> BenchmarkConfig:
+def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
     """Returns the config with the further judges of the options."""
     overrides = list(options.overrides)
     if options.out is not None:
@@ -127,7 +131,7 @@ def _config(options: BenchmarkOptions) -> BenchmarkConfig:
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
+def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
     """Returns a run with the sets of ``config``. Missing optional sets become notes. Raises
     ConfigError if no set is left, or if a judge maps a dimension that no set has."""
     check_published(config)
@@ -180,7 +184,7 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
     for config in run.config.judges:
         for name, path in config.predictions.items():
             if name in run.sets:
-                run.answers[name].append(_predicted_answers(run, config, name, path))
+                run.answers[name].append(_read_predictions(run, config, name, path))
         if config.predictions:
             continue
         try:
@@ -195,7 +199,7 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 continue
             try:
                 rows = run.sets[set_config.name].rows
-                answers = published_labels(set_config, rows, labeller)
+                answers = published_answers(set_config, rows, labeller)
                 run.answers[set_config.name].append(answers)
             except ConfigError as error:
                 if not set_config.optional:
@@ -210,16 +214,16 @@ def _score_sets(
     progress: Callable[[str, int], None],
 ) -> None:
     """Scores every set with one judge. Raises the errors of a judge that cannot be loaded."""
-    choice = _chosen(run.config, config)
+    choice = _choose_judge(run.config, config)
     trained_on = training_chats(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
     if choice.uses_llm and options.no_cache:
         choice = choice.with_spending(no_cache=True)
-    folder = run.config.output_dir / "predictions" / file_name(config.name)
+    folder = run.config.output_dir / "predictions" / to_file_name(config.name)
     with open_judge(choice, 1, run.config.device) as judge:
         scales = {part.name: (part.low, part.high) for part in judge.dimensions}
         for name, data in run.sets.items():
-            names = _dimensions(run, config, name, data, scales)
+            names = _match_dimensions(run, config, name, data, scales)
             dialogues = [row.dialogue for row in data.rows]
             if not names:
                 progress(name, len(dialogues))
@@ -239,7 +243,7 @@ def _score_sets(
             judgements = judge_once(
                 judge,
                 dialogues,
-                folder / f"{file_name(name)}.jsonl",
+                folder / f"{to_file_name(name)}.jsonl",
                 score_options,
                 progress=partial(progress, name),
             )
@@ -248,7 +252,7 @@ def _score_sets(
             run.answers[name].append(answers)
 
 
-def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
+def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
     """Returns the choice of ``judge``, with the benchmark's language model and device if it uses
     one."""
     overrides = []
@@ -262,7 +266,7 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 # -- predictions -----------------------------------------------------------------------------------
 
 
-def _predicted_answers(
+def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
 ) -> Answers:
     """Returns the answers in a file of predictions. Labels of other chats than the judged ones
@@ -281,7 +285,7 @@ def _predicted_answers(
     scored: dict[str, None] = {}
     for judgement in judgements:
         scored |= dict.fromkeys(judgement.scores)
-    names = _dimensions(run, config, set_name, data, scored)
+    names = _match_dimensions(run, config, set_name, data, scored)
     dimension_of = merge_dimensions(
         [(str(path), part.dimensions) for part in judgements]
     )
@@ -359,7 +363,7 @@ def _find_off_scale(
                 )
 
 
-def _dimensions(
+def _match_dimensions(
     run: BenchmarkRun,
     config: JudgeConfig,
     set_name: str,
@@ -391,7 +395,7 @@ def _dimensions(
     }
 
 
-def file_name(name: str) -> str:
+def to_file_name(name: str) -> str:
     """Returns ``name`` as a file name, escaped as in a URL."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):

@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.eval.benchmark.published import same_model
+from medal_judges.eval.benchmark.published import is_same_model
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import (
@@ -86,7 +86,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     if config.view == "abceval_issues_by_dialogue":
         rows = list(abceval.issues_by_dialogue(rows))
     if config.level == "last":
-        rows = [_up_to_answer(row) for row in rows if row.level == "dialogue"]
+        rows = [_to_turn_row(row) for row in rows if row.level == "dialogue"]
     if config.level != "dialogue":
         level = "turn"
     chosen = config.select_langs(
@@ -112,7 +112,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     return BenchmarkSet(chosen, data, config.dimensions, level, left_out)
 
 
-def _up_to_answer(row: LabelledDialogue) -> LabelledDialogue:
+def _to_turn_row(row: LabelledDialogue) -> LabelledDialogue:
     """Returns the row of a dialogue as one of its last answer, without the turns after it."""
     turns = row.dialogue.turns
     for end in range(len(turns), 0, -1):
@@ -130,7 +130,7 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
     return not config.groups or row.group in config.groups
 
 
-def published_labels(
+def published_answers(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> Answers:
     """Returns the labels that the model ``labeller`` gave the ``rows`` of the set ``config``, as a
@@ -168,11 +168,11 @@ def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
     values: dict[str, Any] = {}
     for name, by_model in row.extra.get("machine_labels", {}).items():
         for model, value in by_model.items():
-            if same_model(model, labeller):
+            if is_same_model(model, labeller):
                 values[name] = value
     for earlier in row.extra.get("earlier_labels", ()):
         signature = Signature.parse(str(earlier.get("labels_by")))
-        if same_model(signature.base or signature.judge, labeller):
+        if is_same_model(signature.base or signature.judge, labeller):
             values |= earlier["labels"]
     labels = {}
     for name, value in values.items():

@@ -20,8 +20,12 @@ from medal_judges.eval.comparison.results import (
     SystemComparison,
     SystemResult,
 )
-from medal_judges.eval.comparison.systems import CompareOptions, Systems, read_systems
-from medal_judges.eval.scores.bad import BadScores, find_bad_scores
+from medal_judges.eval.comparison.systems import (
+    CompareOptions,
+    Systems,
+    read_or_score_systems,
+)
+from medal_judges.eval.scores.bad import BadScores, bad_scores_by_name
 from medal_judges.eval.scores.labels import (
     MatchedLabels,
     label_columns,
@@ -69,13 +73,13 @@ def compare(
     >>> print(found.verdicts()[0].partition(" (")[0])
     overall: new is better than old by 1.72 [1.50, 1.94], p < 0.001
     """
-    systems = read_systems(options, judge, reading, progress)
+    systems = read_or_score_systems(options, judge, reading, progress)
     labels = None
     notes = [_ALONE]
     if options.human:
         labels, notes = _read_labels(systems, options, reading)
-    bad = find_bad_scores(options.bad, systems.dimensions)
-    samples = _SampleMaker(systems, labels, options)
+    bad = bad_scores_by_name(options.bad, systems.dimensions)
+    samples = _SystemComparer(systems, labels, options)
     results = []
     for name in systems.scores:
         scale = systems.dimensions[name]
@@ -85,7 +89,7 @@ def compare(
                 results.append(samples.compare_on(scale, part))
     results, comparisons = _correct_and_sort(results)
     for result in results:
-        notes += _notes_on(result)
+        notes += _missing_notes(result)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
     counts = systems.frame["system"].value_counts(sort=False).to_dict()
@@ -126,12 +130,12 @@ def _correct_and_sort(
             pairs = []
             for pair in result.pairs:
                 pairs.append(replace(pair, tested=next(differences)))
-            result = replace(result, pairs=pairs, systems=_best_first(result))
+            result = replace(result, pairs=pairs, systems=_sort_best_first(result))
             corrected[result.dimension] = result
     return [corrected[result.dimension] for result in results], comparisons
 
 
-def _notes_on(result: ComparedOn) -> list[str]:
+def _missing_notes(result: ComparedOn) -> list[str]:
     """Says what is missing from a result."""
     notes = []
     if result.uncorrected:
@@ -188,7 +192,7 @@ def _read_labels(
     return values, matched.notes
 
 
-class _SampleMaker:
+class _SystemComparer:
     """Compares all systems on a dimension, or on the share of its bad scores."""
 
     def __init__(
@@ -200,19 +204,19 @@ class _SampleMaker:
         self.systems = systems
         self.has_labels = labels is not None
         self.labels = labels or {}
-        self.contexts = self._codes(options.context or "id")
+        self.contexts = self._value_indices(options.context or "id")
         self.clusters = self.contexts
         if options.cluster is not None:
-            self.clusters = self._codes(options.cluster)
+            self.clusters = self._value_indices(options.cluster)
 
-    def _codes(self, column: str) -> Numbers:
+    def _value_indices(self, column: str) -> Numbers:
         """Returns the number of each row's value, shape (rows,). A row without a value has its
         own."""
         frame = self.systems.frame
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
 
-    def _split(
+    def _split_by_system(
         self, scores: Floats, people: Floats | None, tolerance: float
     ) -> dict[str, SystemRows]:
         """Returns the rows of each system that have a score."""
@@ -240,7 +244,7 @@ class _SampleMaker:
             if people is not None:
                 people = bad.flags(people)
         span = dimension.low, dimension.high
-        by_system = self._split(scores, people, dimension.tolerance)
+        by_system = self._split_by_system(scores, people, dimension.tolerance)
         unscored: dict[str, int] = {}
         for name, count in self.systems.frame["system"].value_counts().items():
             unscored[name] = int(count)
@@ -320,7 +324,7 @@ def _system_results(
     return results
 
 
-def _best_first(result: ComparedOn) -> list[SystemResult]:
+def _sort_best_first(result: ComparedOn) -> list[SystemResult]:
     """Returns the systems, the best first, equal ones in the order of the files."""
     means = np.array([system.best.value or 0.0 for system in result.systems])
     if result.good == "low":

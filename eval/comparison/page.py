@@ -62,7 +62,9 @@ def comparison_page(comparison: SystemComparison) -> Page:
         systems, pairs = systems_table(result), pairs_table(result)
         tables |= {f"systems-{name}": systems, f"differences-{name}": pairs}
         figures[name] = _figure(result)
-        blocks.setdefault(result.base, []).extend([figures[name], systems, pairs])
+        blocks.setdefault(result.judged_dimension, []).extend(
+            [figures[name], systems, pairs]
+        )
     return Page(
         name="compare",
         title=f"Compared: {named}",
@@ -73,7 +75,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
         record=comparison.to_record(),
         printout=Printout(
             head=answers[:2],
-            tables=[printed_table(comparison)],
+            tables=[short_table(comparison)],
             notes=notes[:_NOTES],
         ),
     )
@@ -92,7 +94,7 @@ def _sections(
     return [*sections, facts_section(comparison.facts)]
 
 
-def printed_table(comparison: SystemComparison) -> Table:
+def short_table(comparison: SystemComparison) -> Table:
     """Returns what the terminal shows of ``comparison``: the first dimensions of two systems with
     their differences, or of more systems the best by the first dimension."""
     first = comparison.results[0]

@@ -61,7 +61,7 @@ class PairResult:
         return self.tested.estimate
 
     @property
-    def apart(self) -> bool:
+    def is_apart(self) -> bool:
         """Returns whether the two can be told apart at 5%."""
         p_value = self.tested.p_value
         return p_value is not None and p_value < LEVEL
@@ -95,13 +95,13 @@ class ComparedOn:
     bad: BadScores | None = None
 
     @property
-    def base(self) -> str:
+    def judged_dimension(self) -> str:
         """Returns the dimension that the judge scored."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
 
-    def words(self) -> tuple[str, str]:
+    def verdict_words(self) -> tuple[str, str]:
         """Returns the result in a few words, and by how much (not of more than two systems)."""
         first = self.systems[0].system
         if not self.pairs:
@@ -110,7 +110,7 @@ class ComparedOn:
             return pair_words(self.pairs[0], self)
         peers = [result.system for result in self.systems]
         for pair in self.pairs:
-            if pair.apart and first in (pair.first, pair.second):
+            if pair.is_apart and first in (pair.first, pair.second):
                 peers.remove(pair.second if pair.first == first else pair.first)
         if len(peers) == 1:
             return f"{first} is better than every other system", ""
@@ -120,7 +120,7 @@ class ComparedOn:
 
     def answer(self) -> str:
         """Returns the result as a sentence, without how it was compared."""
-        return f"{name_in_words(self.dimension)}: {''.join(self.words())}."
+        return f"{name_in_words(self.dimension)}: {''.join(self.verdict_words())}."
 
     def verdict(self) -> str:
         """Returns the result as a sentence, with how it was compared."""
@@ -156,7 +156,7 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
     p_value = ""
     if estimate.p_value is not None:
         p_value = f", p {p_value_text(estimate.p_value)}"
-    if not pair.apart:
+    if not pair.is_apart:
         how = result.distance_text(estimate) + p_value
         return f"{names} cannot be told apart", f": {first} minus {second} {how}"
     if (estimate.value > 0) != (result.good == "high"):
@@ -196,7 +196,7 @@ class SystemComparison:
     @property
     def dimensions(self) -> list[str]:
         """Returns the dimensions that the judge scored, without those of bad scores."""
-        return list(dict.fromkeys(result.base for result in self.results))
+        return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
         """Returns the result of a dimension. Raises KeyError if there is none."""

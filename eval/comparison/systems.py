@@ -15,7 +15,7 @@ from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.scores.bad import THRESHOLDS
 from medal_judges.eval.scores.columns import read_columns
-from medal_judges.eval.scores.scores import read_scales
+from medal_judges.eval.scores.scores import scales_and_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
@@ -153,7 +153,7 @@ class Systems:
         return list(self.frame["system"].unique())
 
 
-def read_systems(
+def read_or_score_systems(
     options: CompareOptions,
     judge: Judge | None = None,
     reading: ReadingReport | None = None,
@@ -189,7 +189,7 @@ def read_systems(
             frame = read_frame(path)
         else:
             dialogues = list(stream_dialogues(path, options.reading, reading))
-            frame = _score(dialogues, judge, options.out, name, progress)
+            frame = _score_chats(dialogues, judge, options.out, name, progress)
         for text in frame["judge"].unique():
             signature = Signature.parse(text)
             signature = replace(signature, data=None, dimension=None, seed=None)
@@ -228,7 +228,7 @@ def _require_one_judge(file_of_judge: dict[str, Path], reading: ReadingReport) -
         )
 
 
-def _score(
+def _score_chats(
     dialogues: list[Dialogue],
     judge: Judge,
     out: Path | None,
@@ -251,7 +251,7 @@ def _system_rows(
     options: CompareOptions,
 ) -> tuple[DataFrame, dict[str, Dimension]]:
     """Returns one row for each dialogue, with the mean of its turns' scores, and the dimensions."""
-    dimensions, scores = read_scales(frame, options.dimensions)
+    dimensions, scores = scales_and_scores(frame, options.dimensions)
     frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
     grouped = frame.groupby("id", sort=False)
     means = grouped[[_SCORE + name for name in scores]].mean().reset_index()

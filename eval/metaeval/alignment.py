@@ -24,11 +24,11 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Rows that both people and the judge scored, on one dimension.
+    """Labels and scores on one dimension, for the rows that have both.
 
-    ``facts``: chatbot, group, lang and aggregated of each row; its index numbers the rows of the
-    set. ``answers``: the ratings of people, shape (rows, annotators), NaN if not given.
-    ``people``: their means. ``judge``: the judge's scores. ``total``: the number of rows with a
+    ``facts``: chatbot, group, lang and aggregated of each row. Its index is the row's index in the
+    set. ``answers``: people's ratings, shape (rows, annotators), NaN if not given. ``people``: the
+    mean rating of each row. ``judge``: the judge's scores. ``total``: the number of rows with a
     label, scored or not.
     """
 
@@ -40,11 +40,11 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        """Returns what intervals leave out."""
+        """Returns the clusters that the jackknife leaves out."""
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
-    def part(self, indices: Rows) -> Aligned:
-        """Returns the rows at the positions ``indices``. ``total`` becomes their number."""
+    def select_rows(self, indices: Rows) -> Aligned:
+        """Returns the rows at the positions ``indices``. Their number is the new ``total``."""
         return Aligned(
             self.facts.iloc[indices],
             self.answers[indices],
@@ -53,21 +53,21 @@ class Aligned:
             len(indices),
         )
 
-    def share_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
-        """Returns the rows that both have, in this order: first with this judge's scores, then with
-        the scores of ``second``."""
+    def select_common_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
+        """Returns the rows that this judge and the judge of ``second`` both scored: first with this
+        judge's scores, then with the scores of ``second``."""
         common = self.facts.index.intersection(second.facts.index, sort=False)
-        first_part = self.part(self.facts.index.get_indexer(common))
-        return first_part, second.part(second.facts.index.get_indexer(common))
+        first_part = self.select_rows(self.facts.index.get_indexer(common))
+        return first_part, second.select_rows(second.facts.index.get_indexer(common))
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The rows of a set, each with the judgement of its chat, or None without one.
+    """The rows of a set, each with the judgement of its chat, or None if it was not judged.
 
-    ``numbers``: the number of each row in the set. ``scales``: (lowest, highest) of the judge's
-    dimensions, as far as they are known. ``notes``: how many rows were left out, because their ids
-    were judged with other chats.
+    ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each dimension
+    of the judge that is known. ``notes``: how many rows were left out because other chats with
+    their ids were judged.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -76,8 +76,9 @@ class Joined:
     scales: Mapping[str, Scale] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def on(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns the rows with a label of ``dimension`` and a score of ``judge_dimension``."""
+    def align(self, dimension: str, judge_dimension: str) -> Aligned:
+        """Returns the labels of ``dimension`` and the scores of ``judge_dimension``, for the rows
+        that have both."""
         rows: list[LabelledDialogue] = []
         numbers: list[int] = []
         scores: list[float] = []
@@ -124,10 +125,10 @@ def join(
 ) -> Joined:
     """Joins ``rows`` with their ``judgements`` by id, turn and chat.
 
-    A row without a judgement counts against coverage. A row whose judgement is of another chat is
-    left out. ``scales``: (lowest, highest) of the judge's dimensions. ``left_out``: rows that were
-    judged but are not part of this set. Raises MedalError for judgements of other rows, and for two
-    rows or judgements of one (id, turn).
+    A row without a judgement counts against coverage. A row is left out if the judgement with its
+    id is of another chat. ``scales``: (lowest, highest) of the judge's dimensions. ``left_out``:
+    rows that may have judgements but are not in this set. Raises MedalError for a judgement of any
+    other row, and if two rows or two judgements have the same (id, turn).
     """
     judgements = list(judgements)
     keys = _score_keys(rows, judgements)
@@ -138,7 +139,7 @@ def join(
     for number, (row, indices) in enumerate(zip(rows, joined.score_rows, strict=True)):
         if len(indices) > 1:
             raise MedalError(
-                f"keep one of two judgements of {_names([(row.id, row.turn)])}"
+                f"keep one of two judgements of {_keys_text([(row.id, row.turn)])}"
             )
         if (row.id, row.turn) not in of_other_chats:
             judgement_of[number] = None
@@ -149,7 +150,7 @@ def join(
     unknown = [key[:2] for key in strangers.values() if key[:2] not in keys_of_set]
     if unknown:
         raise MedalError(
-            f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
+            f"{len(unknown)} judgements of rows that are not in the set: {_keys_text(unknown)}",
             hint="Score the file of the set. For a set of turns, type: medal score --level last",
         )
     numbers = list(judgement_of)
@@ -165,12 +166,15 @@ def join(
 def _score_keys(
     rows: Iterable[LabelledDialogue], judgements: Iterable[Judgement]
 ) -> list[ScoreKey]:
-    """Returns what each judgement belongs to. The judgement of a row of level turn without an
-    answer has no turn: it gets the row's. Raises MedalError for a row that occurs twice."""
+    """Returns the id, turn and chat that each judgement belongs to. If a judgement has no scores
+    and no turn, its key has the turn of the row with its id. Raises MedalError if two ``rows`` have
+    the same (id, turn)."""
     turn_of: dict[str, int | None] = {}
     for (id, turn), count in Counter((row.id, row.turn) for row in rows).items():
         if count > 1:
-            raise MedalError(f"keep one of two rows in the set: {_names([(id, turn)])}")
+            raise MedalError(
+                f"keep one of two rows in the set: {_keys_text([(id, turn)])}"
+            )
         turn_of[id] = turn
     keys: list[ScoreKey] = []
     for judgement in judgements:
@@ -182,9 +186,9 @@ def _score_keys(
 
 
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns ``binary`` for a scale from 0 to 1 with ratings of 0 or 1, ``ordinal`` for whole
-    numbers that are not means, or else ``continuous``. ``rows`` without a label of ``dimension`` do
-    not count."""
+    """Returns the kind of ``dimension``, from its labels in ``rows``. It is ``continuous`` if a
+    rating is not a whole number. Otherwise it is ``binary`` for a scale from 0 to 1, ``continuous``
+    if ratings are means over annotators, and ``ordinal`` in all other cases."""
     scales = set()
     is_aggregated = False
     for row in rows:
@@ -201,7 +205,8 @@ def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the ratings of ``dimension``, shape (rows, annotators), NaN if not given."""
+    """Returns the ratings of ``dimension`` in ``rows``, shape (rows, annotators), NaN if not
+    given."""
     if not rows:
         return np.full((0, 1), np.nan)
     columns = list(zip_longest(*(row.labels[dimension] for row in rows)))
@@ -209,7 +214,7 @@ def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
     return values
 
 
-def _names(keys: Sequence[Key]) -> str:
+def _keys_text(keys: Sequence[Key]) -> str:
     names = []
     for id, turn in keys[:5]:
         if turn is not None:

@@ -13,8 +13,8 @@ from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.eval.metaeval.metrics import (
     classification_statistic,
-    not_classifiable,
-    right_alone,
+    count_right_alone,
+    not_classifiable_reason,
 )
 from medal_judges.report.table import Cell, Row, Table, interval_text, p_cell
 from medal_judges.stats.difference import (
@@ -52,8 +52,9 @@ _MEANS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two judges on the rows that both scored, the better one first. ``about``: set, dimension and
-    both names."""
+    """Two judges, compared on the rows that both scored. ``about``: the set, the dimension, and the
+    names of the better and the worse judge. ``difference``: the metric of the better judge minus
+    that of the worse one."""
 
     about: tuple[str, str, str, str]
     better: Aligned
@@ -62,8 +63,9 @@ class JudgePair:
 
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
-    """Returns tables of the differences between judges on graded dimensions and on issues, and of
-    McNemar's tests. ``evaluations`` are of all judges and sets. A table may have no rows."""
+    """Returns three tables on the differences between judges: on graded dimensions, on issues, and
+    by McNemar's test on issues. ``evaluations``: the results of all judges on all sets. A table may
+    have no rows."""
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
         if not rows.row.under_floor:
@@ -73,7 +75,9 @@ def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     issues: list[JudgePair] = []
     for group in by_task.values():
         pairs = issues if group[0].row.kind == "binary" else graded
-        pairs += [_pair(first, second) for first, second in combinations(group, 2)]
+        pairs += [
+            _compare_judges(first, second) for first, second in combinations(group, 2)
+        ]
     return [
         _difference_table(GRADED, "Difference in ρ", graded),
         _difference_table(ISSUES, "Difference in F1+", issues),
@@ -81,10 +85,10 @@ def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     ]
 
 
-def _pair(first: JudgedRows, second: JudgedRows) -> JudgePair:
-    better, worse = first.aligned.share_rows(second.aligned)
+def _compare_judges(first: JudgedRows, second: JudgedRows) -> JudgePair:
+    better, worse = first.aligned.select_common_rows(second.aligned)
     names = [first.row.judge, second.row.judge]
-    difference = _difference(better, worse, first.row.headline)
+    difference = _judge_difference(better, worse, first.row.headline)
     if (difference.value or 0.0) < -difference.tolerance:
         names.reverse()
         better, worse, difference = worse, better, -difference
@@ -92,7 +96,7 @@ def _pair(first: JudgedRows, second: JudgedRows) -> JudgePair:
     return JudgePair(about, better, worse, difference)
 
 
-def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
+def _judge_difference(first: Aligned, second: Aligned, metric: str) -> Difference:
     if not len(first.facts):
         return Difference(None, reason="no common row")
     if metric == "spearman":
@@ -102,7 +106,7 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
     statistics = []
     for side in (first, second):
         scores, answers = side.judge.numbers, side.answers.numbers
-        reason = not_classifiable(scores, answers)
+        reason = not_classifiable_reason(scores, answers)
         if reason is not None:
             return Difference(None, reason=reason)
         statistics.append(classification_statistic(scores, answers))
@@ -110,7 +114,8 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
 
 
 def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Table:
-    """Returns a line for each pair, with the interval for other chatbots if there is one."""
+    """Returns a table with a row for each of ``pairs``. If there are intervals for other chatbots,
+    they have a column. ``column``: the heading of the difference."""
     differences = correct_by_holm([pair.difference for pair in pairs])
     estimates = [difference.estimate for difference in differences]
     columns = ["Set", "Dimension", "Better", "Other", column]
@@ -127,14 +132,17 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
 
 
 def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
-    """Returns a line for each pair, first the judge that is right alone more often."""
+    """Returns a table of McNemar's test with a row for each of ``pairs``. The judge that is right
+    alone more often comes first."""
     lines: list[list[Cell]] = []
     p_values: list[float | None] = []
     for pair in pairs:
         if pair.difference.value is None:
             continue
         set_name, dimension, *names = pair.about
-        alone = right_alone(pair.better.judge, pair.worse.judge, pair.better.answers)
+        alone = count_right_alone(
+            pair.better.judge, pair.worse.judge, pair.better.answers
+        )
         counts = list(alone)
         if counts[0] < counts[1]:
             counts.reverse()
@@ -161,8 +169,9 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a row for each judge and set with several graded dimensions (ORALIS, section 3.1).
-    ``rows``: the estimates of all judges."""
+    """Returns a table of correlations averaged over dimensions, with a row for each judge and set
+    (ORALIS, section 3.1). Sets with a single graded dimension are left out. ``rows``: the results
+    of all judges."""
     rows_of_judges = []
     for row in rows:
         if row.kind != "binary":

@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import Aligned, Joined, join, kind_of
-from medal_judges.eval.metaeval.metrics import Ceiling, ceiling_of, headline, metrics_of
+from medal_judges.eval.metaeval.metrics import (
+    Ceiling,
+    ceiling_of,
+    headline_metric,
+    metrics_of,
+)
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.system_agreement import (
-    MIN_ROWS,
-    MIN_SYSTEMS,
-    pairwise_accuracy,
-)
+from medal_judges.stats.system_agreement import MIN_ROWS, MIN_SYSTEMS, pairwise_accuracy
 
 if TYPE_CHECKING:
     from medal_judges.models.base.judge import Judge
@@ -29,8 +30,8 @@ Estimates = Mapping[str, Estimate]
 
 @dataclass(frozen=True, slots=True)
 class LanguageResult:
-    """The figures of the rows of one language. ``ceiling`` and ``like_for_like`` have the headline
-    metric."""
+    """The metrics of a judge on the ``n`` rows of one language. ``ceiling`` and ``like_for_like``
+    have only the metric that ranks judges."""
 
     n: int
     metrics: Estimates
@@ -40,14 +41,15 @@ class LanguageResult:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One judge on one set and dimension.
+    """The results of one judge on one set and dimension.
 
-    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise``, ``within_system``
-    (correlation.py), or for issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``,
-    ``accuracy``, ``auc``. ``ceiling``: one annotator against the others. ``like_for_like``: the
-    judge against the same others, on the ``ceiling_rows`` rows with two answers or more.
-    ``clusters``: what intervals leave out. ``judge_dimension``: the judge's name for ``dimension``.
-    Below ``min_coverage`` no metric is shown.
+    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise`` and ``within_system``, or for
+    issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy`` and ``auc``.
+    ``ceiling``: the agreement of one annotator with the others. ``like_for_like``: the agreement of
+    the judge with the same others. Both are computed on the ``ceiling_rows`` rows with two answers
+    or more. ``clusters``: the kind of cluster that the jackknife leaves out. ``judge_dimension``:
+    the judge's name for ``dimension``. ``n``: the number of rows with a label. ``scored``: the
+    number of these with a score. If their share is below ``min_coverage``, no metric is shown.
     """
 
     judge: str
@@ -69,23 +71,24 @@ class ResultRow:
 
     @property
     def headline(self) -> str:
-        """Returns the metric that ranks judges."""
-        return headline(self.kind)
+        """Returns the name of the metric that ranks judges on this dimension."""
+        return headline_metric(self.kind)
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of the rows with a label that the judge scored. None for no rows."""
+        """Returns the share of labelled rows that the judge scored. None without rows."""
         return self.scored / self.n if self.n else None
 
     @property
     def under_floor(self) -> bool:
-        """Returns whether coverage is too low for an estimate."""
+        """Returns whether coverage is below the minimum, so that no metric is shown."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The estimates of a judge on a set and dimension, and the rows behind them."""
+    """The results of a judge on a set and dimension, and the labels and scores that they are
+    computed from."""
 
     row: ResultRow
     aligned: Aligned
@@ -93,8 +96,8 @@ class JudgedRows:
 
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
-    """Whether one judge orders chatbots as people do, on one set and dimension, over ``systems``
-    chatbots with 5 scored rows or more."""
+    """How well a judge orders chatbots as people do, on one set and dimension. ``systems``: the
+    number of chatbots with 5 scored rows or more. ``rows``: the number of their rows."""
 
     judge: str
     set_name: str
@@ -115,14 +118,16 @@ def evaluate(
     intervals: bool = True,
     **about: Any,
 ) -> list[JudgedRows]:
-    """Returns the agreement of a judge with the labels of ``rows``, one record a dimension.
+    """Returns the agreement of a judge with the labels of ``rows``, one result for each dimension.
 
-    ``judge``: a judge, which scores the rows, or its judgements, by themselves or joined with the
-    rows. ``dimensions``: the rows' dimensions with the judge's names for them (default: all of the
-    rows' that the judge scores, under the same names). ``only``: the metrics to compute, without
-    human ceilings (default: all). ``intervals``: whether metrics have intervals. ``about``: further
-    fields of ResultRow (``judge``, ``signature``, ``set_name``, ``min_coverage``). The label of a
-    row is the mean over annotators, F1 is against each. Raises MedalError as ``join``.
+    ``judge``: a judge, which scores the rows; or its judgements, alone or joined with the rows.
+    ``dimensions``: maps each dimension of the rows to the judge's name for it (default: all that
+    both have under the same name). ``only``: the metrics to compute, without human ceilings
+    (default: all). ``intervals``: whether metrics have intervals. ``about``: further fields of
+    ResultRow (``judge``, ``signature``, ``set_name``, ``min_coverage``).
+
+    The label of a row is the mean over annotators. F1 is computed against each annotator. Raises
+    MedalError if judgements do not fit the rows (see ``join``).
 
     >>> from medal_judges import Judge, read_labelled
     >>> rows = list(read_labelled("labelled.jsonl"))
@@ -141,17 +146,17 @@ def evaluate(
     facts = {"judge": "", "signature": "", "set_name": "", "level": level} | about
     results = []
     for dimension, judge_dimension in dimensions.items():
-        aligned = joined.on(dimension, judge_dimension)
+        aligned = joined.align(dimension, judge_dimension)
         kind = kind_of(joined.rows, dimension)
         ceiling = Ceiling({}, {})
         if not only:
             ceiling = ceiling_of(aligned, kind)
         languages = {}
         for language, indices in aligned.facts.groupby("lang").indices.items():
-            part = aligned.part(indices)
+            part = aligned.select_rows(indices)
             of_part = Ceiling({}, {})
             if not only:
-                of_part = ceiling_of(part, kind, [headline(kind)])
+                of_part = ceiling_of(part, kind, [headline_metric(kind)])
             metrics = metrics_of(part, kind, only, intervals)
             languages[str(language)] = LanguageResult(
                 len(indices), metrics, of_part.person, of_part.like_for_like
@@ -177,7 +182,8 @@ def evaluate(
 def _score_and_join(
     judge: Judge | Iterable[Judgement], rows: Sequence[LabelledDialogue]
 ) -> Joined:
-    """Returns the rows with their judgements. A judge scores them first."""
+    """Returns ``rows`` joined with the judgements of ``judge``. If ``judge`` is a judge, it first
+    scores the rows."""
     if isinstance(judge, Iterable):
         return join(rows, judge)
     scales = {}
@@ -191,8 +197,9 @@ def _score_and_join(
 
 
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Returns a record for each judge, set and dimension of ``evaluations`` with enough chatbots
-    and rows."""
+    """Returns how well judges order chatbots, for each of ``evaluations`` (a judge on a set and
+    dimension) with at least 3 chatbots and enough coverage. Chatbots with fewer than 5 scored rows
+    do not count."""
     agreements = []
     for judged_rows in evaluations:
         row, aligned = judged_rows.row, judged_rows.aligned

@@ -72,9 +72,8 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Adds a statistic of labels and scores under the function's name: a decorator.
-
-    Evaluations that follow have it beside the others, with a jackknife interval.
+    """Adds a metric to the evaluations that follow. It is a decorator: the metric gets the
+    function's name and a jackknife interval. ``function`` takes labels and scores, shape (rows,).
 
     >>> import numpy as np
     >>> @metric
@@ -85,20 +84,21 @@ def metric(function: Measure) -> Measure:
     return function
 
 
-def label(metric: str) -> str:
-    """Returns the name of a metric in a table head."""
+def metric_label(metric: str) -> str:
+    """Returns how a table names ``metric``, such as ``Spearman ρ``."""
     return _LABELS.get(metric, metric.replace("_", " "))
 
 
-def headline(kind: Kind) -> str:
-    """Returns the metric that ranks judges on a dimension of this kind."""
+def headline_metric(kind: Kind) -> str:
+    """Returns the name of the metric that ranks judges on a dimension of this ``kind``."""
     if kind == "binary":
         return "f1_present"
     return "spearman"
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the metrics of a dimension of this kind, the headline first."""
+    """Returns the names of the metrics of a dimension of this ``kind``. The first one ranks
+    judges."""
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -107,15 +107,16 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
 def metrics_of(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
-    """Returns the metrics of the judge on the rows of ``aligned``, or those named in ``only``, with
-    ``intervals`` or without. ``kind``: the kind of the dimension."""
+    """Returns the metrics of a judge on the rows of ``aligned``. ``kind``: the kind of the
+    dimension. ``only``: the names of the metrics (default: all). ``intervals``: whether they have
+    intervals."""
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
         return undefined_estimates(
             names, "no row was scored" if aligned.total else "no row has a label"
         )
     if kind == "binary":
-        reason = not_classifiable(aligned.judge.numbers, aligned.answers.numbers)
+        reason = not_classifiable_reason(aligned.judge.numbers, aligned.answers.numbers)
     else:
         reason = undefined_reason(aligned.people, aligned.judge)
     if reason is not None:
@@ -134,8 +135,8 @@ def metrics_of(
 
 
 def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
-    """Returns a function of row weights that computes the metrics ``names``, and may compute
-    others."""
+    """Returns a function of row weights that computes at least the metrics ``names`` on the rows of
+    ``aligned``. ``kind``: the kind of the dimension."""
     people, judge = aligned.people, aligned.judge
     measures = {name: _MEASURES[name] for name in names if name in _MEASURES}
     if kind == "binary":
@@ -163,9 +164,9 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
     return statistic
 
 
-def not_classifiable(score: Floats, answers: Floats) -> str | None:
-    """Returns why F1 and the like of the probabilities ``score`` cannot be computed against
-    ``answers``, or None if they can."""
+def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
+    """Returns why F1 and similar metrics of the probabilities ``score`` cannot be computed against
+    the labels ``answers``. Returns None if they can."""
     if not np.isfinite(answers).any():
         return "no labels"
     if score.min() < -EQUAL or score.max() > 1 + EQUAL:
@@ -175,11 +176,12 @@ def not_classifiable(score: Floats, answers: Floats) -> str | None:
 
 def classification_statistic(score: Floats, answers: Floats) -> Statistic:
     """Returns a function of row weights that computes F1+ (``f1_present``), F1- (``f1_absent``),
-    precision, recall and accuracy, each a mean over annotators.
+    precision, recall and accuracy. Each is computed against every annotator and then averaged.
 
     ``score``: probabilities of label 1, shape (rows,). ``answers``: 0 or 1, shape (rows,
-    annotators), NaN if not given. A released vote or mean is present from 0.5 on. The mean skips
-    annotators against whom a metric is 0/0.
+    annotators), NaN if not given. In place of an answer, there may be a mean or vote of several
+    annotators. Probabilities and answers from 0.5 on count as 1. The average leaves out annotators
+    against whom a metric is 0/0.
     """
     answers = answers[:, np.isfinite(answers).any(axis=0)]
     is_answered = np.isfinite(answers)
@@ -208,10 +210,12 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
     return statistic
 
 
-def right_alone(first: Values, second: Values, answers: Values) -> tuple[int, int]:
-    """Returns the number of rows on which only the ``first``, and only the ``second`` judge agrees
-    with most annotators. ``answers``: shape (rows, annotators), NaN if not given. Rows on which
-    annotators are split evenly count for neither."""
+def count_right_alone(
+    first: Values, second: Values, answers: Values
+) -> tuple[int, int]:
+    """Returns the number of rows on which only the judge ``first`` agrees with most annotators, and
+    the number on which only ``second`` does. ``answers``: shape (rows, annotators), NaN if not
+    given. Rows without a majority do not count."""
     is_answered = np.isfinite(answers.numbers)
     votes = (is_answered & is_present(answers.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
@@ -230,8 +234,9 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One annotator against the others (``person``), and the judge in the annotator's place
-    (``like_for_like``), on the ``rows`` rows with two answers or more."""
+    """The agreement of one annotator with the others (``person``), and of the judge with the same
+    others (``like_for_like``). ``rows``: the number of rows with two answers or more, on which both
+    are computed."""
 
     person: Mapping[str, Estimate]
     like_for_like: Mapping[str, Estimate]
@@ -239,11 +244,12 @@ class Ceiling:
 
 
 def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Returns the ceiling of the metrics ``names`` (default: all that have one) on the rows of
-    ``aligned`` with two ratings or more. ``kind`` is the kind of the dimension."""
+    """Returns the human ceiling, and the judge like for like, on the rows of ``aligned`` with two
+    answers or more. ``kind``: the kind of the dimension. ``names``: the metrics (default: all that
+    have a ceiling)."""
     names = names or ceiling_metrics(kind)
     counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
-    shared = aligned.part(np.flatnonzero(counts > 1))
+    shared = aligned.select_rows(np.flatnonzero(counts > 1))
     reason = None
     if aligned.facts.aggregated.any():
         reason = "the set was released as means or votes, without single answers"
@@ -254,39 +260,41 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
             undefined_estimates(names, reason), undefined_estimates(names, reason)
         )
     if kind == "binary":
-        reason = not_classifiable(shared.judge.numbers, shared.answers.numbers)
+        reason = not_classifiable_reason(shared.judge.numbers, shared.answers.numbers)
     else:
         reason = undefined_reason(shared.people, shared.judge)
     clusters = shared.clusters
-    person = human_ceiling(shared.answers, kind, clusters, names)
+    person = ceiling_estimates(shared.answers, kind, clusters, names)
     if reason is not None:
         like_for_like = undefined_estimates(names, reason)
     else:
-        like_for_like = human_ceiling(
+        like_for_like = ceiling_estimates(
             shared.answers, kind, clusters, names, shared.judge
         )
     return Ceiling(person, like_for_like, len(shared.facts))
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the metrics of a dimension of this ``kind`` that have a ceiling."""
+    """Returns the names of the metrics that have a human ceiling, for a dimension of this
+    ``kind``."""
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
 
 
-def human_ceiling(
+def ceiling_estimates(
     answers: Values,
     kind: Kind,
     clusters: Clusters,
     names: Sequence[str] = (),
     judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator with the others, by the metrics ``names`` (default:
-    all that have a ceiling), or of ``judge``, shape (rows,), in the annotator's place.
+    """Returns the agreement of one annotator with the others, by metric. With ``judge``, returns
+    the agreement of the judge with the same others.
 
     ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
-    ``clusters``: what the intervals leave out.
+    ``clusters``: what the jackknife leaves out. ``names``: the metrics (default: all that have a
+    ceiling). ``judge``: the judge's scores, shape (rows,).
     """
     names = names or ceiling_metrics(kind)
     statistic = ceiling_statistic(answers, kind, judge, names)
@@ -307,19 +315,21 @@ def ceiling_statistic(
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
     """Returns a function of row weights that computes the agreement of one annotator with the
-    others, or of ``judge``, shape (rows,), in the annotator's place. None if there is no position
-    or pair to compare.
+    others. With ``judge``, it computes the agreement of the judge with the same others. Returns
+    None if there is nothing to compare.
 
     ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
-    ``names``: the correlations to compute. Graded: correlations with the mean of the others,
-    averaged over the positions of the label list by rows. Positions with fewer than 3 rows or a
-    constant side are left out. Issues: F1+, F1-, precision, recall and accuracy, averaged over
-    ordered pairs of positions (MEDAL, Figure 5).
+    ``judge``: the judge's scores, shape (rows,). ``names``: the correlations to compute.
+
+    For a graded dimension, each column of ``answers`` is correlated with the mean of the other
+    columns, and the correlations are averaged by rows. Columns with fewer than 3 rows or with a
+    constant side are left out. For a binary dimension, F1+, F1-, precision, recall and accuracy are
+    averaged over ordered pairs of columns (MEDAL, Figure 5).
     """
     if kind == "binary":
-        parts = list(_pairs_of_positions(answers.numbers, judge))
+        parts = list(_parts_by_pair(answers.numbers, judge))
     else:
-        parts = list(_positions(answers, judge, names))
+        parts = list(_parts_by_position(answers, judge, names))
     if not parts:
         return None
 
@@ -341,11 +351,11 @@ def ceiling_statistic(
 _Part = tuple[npt.NDArray[np.intp], Statistic]
 
 
-def _pairs_of_positions(answers: Floats, judge: Values | None) -> Iterator[_Part]:
-    """Yields each ordered pair of positions on the rows with both: the first position, or the
-    judge, against the second."""
+def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
+    """Yields the rows and the statistic of each ordered pair of columns, on the rows with both
+    answers. The statistic compares the first column (or ``judge``) with the second."""
     is_answered = np.isfinite(answers)
-    for position, other_position in permutations(busiest(answers), 2):
+    for position, other_position in permutations(busiest_columns(answers), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
         if len(rows):
             scores = answers[rows, position]
@@ -355,12 +365,13 @@ def _pairs_of_positions(answers: Floats, judge: Values | None) -> Iterator[_Part
             yield rows, classification_statistic(scores, labels)
 
 
-def _positions(
+def _parts_by_position(
     answers: Values, judge: Values | None, names: Sequence[str]
 ) -> Iterator[_Part]:
-    """Yields each position, or the judge on its rows, against the mean of the other positions."""
+    """Yields the rows and the statistic of each column. The statistic compares the column (or
+    ``judge``) with the mean of the other columns."""
     values = answers.numbers
-    for position in busiest(values):
+    for position in busiest_columns(values):
         other_answers = np.delete(values, position, axis=1)
         is_shared = np.isfinite(other_answers).any(axis=1)
         rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
@@ -374,9 +385,9 @@ def _positions(
         yield rows, correlation_statistic(mean, scores, names=names)
 
 
-def busiest(answers: Floats) -> list[int]:
-    """Returns the MOST_COLUMNS columns of ``answers`` with the most answers. Pairs of columns are
-    compared, so that their number would grow with the square."""
+def busiest_columns(answers: Floats) -> list[int]:
+    """Returns the indices of the MOST_COLUMNS columns of ``answers`` with the most answers. There
+    is a limit because the number of pairs of columns grows with the square."""
     counts = np.isfinite(answers).sum(axis=0)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
@@ -384,16 +395,16 @@ def busiest(answers: Floats) -> list[int]:
 def answers_by_annotator(
     rows: Sequence[LabelledDialogue], name: str, answers: Floats
 ) -> tuple[Floats, list[str]]:
-    """Returns the ratings of the dimension ``name`` by annotator, shape (rows, annotators), and the
-    annotators' names.
+    """Returns the ratings of the dimension ``name``, shape (rows, annotators), and the annotators'
+    names.
 
-    Without names in ``extra["annotators"]`` of every row, and for labels of a machine
-    (``labels_by``), the answers are ``answers``, shape (rows, positions in the label list), and
-    there are no names: a position may be another person in another row.
+    If some row does not name its annotators in ``extra["annotators"]``, or if a model made the
+    labels, returns ``answers`` and no names. ``answers``: the ratings by position in the label
+    list, shape (rows, positions). A position may be another person in another row.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, answers, strict=True):
-        annotators = _annotators(row, name)
+        annotators = _annotator_names(row, name)
         if annotators is None:
             return answers, []
         answer_of.append(dict(zip(annotators, values, strict=False)))
@@ -401,9 +412,9 @@ def answers_by_annotator(
     return table.to_numpy(dtype=np.float64), list(table.columns)
 
 
-def _annotators(row: LabelledDialogue, name: str) -> list[str] | None:
-    """Returns the names of the annotators of the labels ``name``; None if one has no name: several
-    annotators without a name are not one person."""
+def _annotator_names(row: LabelledDialogue, name: str) -> list[str] | None:
+    """Returns the names of the annotators who gave the labels ``name`` of ``row``. None if one has
+    no name, if two have the same name, or if a model made the labels."""
     people: Any = row.extra.get("annotators")
     if row.extra.get("labels_by") or not isinstance(people, list):
         return None

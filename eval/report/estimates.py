@@ -58,7 +58,7 @@ class Part:
         """Returns whether labels correct the estimate of the dimension ``name``."""
         return name in self.corrected and self.corrected[name].value is not None
 
-    def lead(self, name: str) -> Estimate:
+    def best_estimate(self, name: str) -> Estimate:
         """Returns the corrected estimate of the dimension ``name`` if it has a value, or the
         judge's."""
         if self.is_corrected(name):
@@ -87,12 +87,12 @@ def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates
     for period in scores.periods:
         rows = np.asarray(scores.period_of == period)
         periods.append(Part(period, int(rows.sum()), _estimates_by_judge(scores, rows)))
-    groups = {column: _groups(scores, column) for column in by if scores.rows}
-    total = _part(scores, "all", np.ones(scores.rows, dtype=bool))
+    groups = {column: _estimate_groups(scores, column) for column in by if scores.rows}
+    total = _estimate_part(scores, "all", np.ones(scores.rows, dtype=bool))
     return ReportEstimates(total, counts, groups, periods)
 
 
-def _part(scores: Scores, name: str, rows: Mask) -> Part:
+def _estimate_part(scores: Scores, name: str, rows: Mask) -> Part:
     corrected = {}
     for dimension in scores.people:
         corrected[dimension] = corrected_estimate(scores, dimension, rows)
@@ -114,7 +114,7 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     if scores.is_share(name):
         return share_of(sample)
     if not sample.values.is_constant:
-        return mean_of(sample, _span(scores, name))
+        return mean_of(sample, _scale_ends(scores, name))
     value, count = float(sample.scores[0]), cluster_count(sample)
     if count < MIN_FOR_MEAN:
         reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
@@ -135,10 +135,10 @@ def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     sample = _labelled_sample(scores, name, rows)
     if scores.is_share(name):
         return corrected_share(sample)
-    return corrected_mean(sample, _span(scores, name))
+    return corrected_mean(sample, _scale_ends(scores, name))
 
 
-def _span(scores: Scores, name: str) -> tuple[float, float]:
+def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
     dimension = scores.dimensions[name]
     return dimension.low, dimension.high
 
@@ -160,10 +160,10 @@ def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
     return LabelledSample(sample, scores.people[name][rows])
 
 
-def _groups(scores: Scores, column: str) -> list[Part]:
+def _estimate_groups(scores: Scores, column: str) -> list[Part]:
     """Returns the estimates of each value of a column, the most frequent first."""
-    members = _members(scores, column)
-    is_read = scores.is_read(column)
+    members = _rows_by_value(scores, column)
+    is_read = scores.comparable_rows(column)
     tested = [group for group, rows in members.items() if (rows & is_read).any()]
     is_one_question = len(tested) == 2  # each group is the rest of the other
     estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
@@ -171,7 +171,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
         pairs = list(product(tested[: 1 if is_one_question else None], names))
         differences = []
         for group, name in pairs:
-            differences.append(_difference(scores, name, members[group], is_read))
+            differences.append(_group_difference(scores, name, members[group], is_read))
         corrected = correct_by_holm(differences)
         for (group, name), difference in zip(pairs, corrected, strict=True):
             estimates[group][name] = difference.estimate
@@ -179,7 +179,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
                 estimates[tested[1]][name] = (-difference).estimate
     groups = []
     for group, rows in members.items():
-        part = _part(scores, group, rows)
+        part = _estimate_part(scores, group, rows)
         if group not in tested:
             unread = Estimate(None, reason="the judge does not read this language")
             part = Part(group, part.rows, dict.fromkeys(part.by_judge, unread))
@@ -187,7 +187,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
     return groups
 
 
-def _members(scores: Scores, column: str) -> dict[str, Mask]:
+def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
     """Returns the rows of each value, the most frequent first; the values after _MOST_GROUPS are
     one group."""
     values = scores.columns[column]
@@ -201,7 +201,9 @@ def _members(scores: Scores, column: str) -> dict[str, Mask]:
     return members
 
 
-def _difference(scores: Scores, name: str, rows: Mask, is_read: Mask) -> Difference:
+def _group_difference(
+    scores: Scores, name: str, rows: Mask, is_read: Mask
+) -> Difference:
     """Returns the group's estimate minus that of all other rows. With human labels it is the
     difference of the estimated human means and needs labels on both sides, since a judge may favour
     one group."""
@@ -216,7 +218,7 @@ def _difference(scores: Scores, name: str, rows: Mask, is_read: Mask) -> Differe
         return corrected_difference(
             _labelled_sample(scores, name, inside),
             _labelled_sample(scores, name, outside),
-            _span(scores, name),
+            _scale_ends(scores, name),
         )
     return difference_of(
         _sample(scores, name, numbers, inside), _sample(scores, name, numbers, outside)
@@ -263,7 +265,7 @@ def check_gates(
     if gates and coverage is not None and coverage < min_coverage:
         raise CoverageError(
             f"{int(scores.is_scored.sum()):,} of {scores.rows:,} are scored in full, fewer than "
-            f"the minimum coverage of {min_coverage:g}: {scores.failures()}",
+            f"the minimum coverage of {min_coverage:g}: {scores.failures_text()}",
             hint="Type medal score --retry-failed to score these again, or a lower --min-coverage",
         )
     return results

@@ -11,7 +11,7 @@ from pydantic import field_validator, model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
-from medal_judges.eval.scores.bad import BAD, THRESHOLDS, parse_limit
+from medal_judges.eval.scores.bad import BAD, THRESHOLDS, parse_name_and_limit
 from medal_judges.eval.scores.columns import Unit
 from medal_judges.reading.dialogues import ReadOptions
 
@@ -36,7 +36,7 @@ class Gate:
     def parse(cls, side: Side, text: str) -> Gate:
         """Returns the gate of a ``text`` such as ``overall=3.5``. ``side``: under or over. Raises
         ConfigError if the text has another form."""
-        return cls(side, *parse_limit(text, f"--fail-{side}"))
+        return cls(side, *parse_name_and_limit(text, f"--fail-{side}"))
 
 
 class ReportOptions(Config):
@@ -99,7 +99,7 @@ class ReportOptions(Config):
 
     @field_validator("scores", mode="before")
     @classmethod
-    def _one_or_more(cls, scores: object) -> object:
+    def _as_tuple(cls, scores: object) -> object:
         if isinstance(scores, str | Path):
             return (str(scores),)
         return scores

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from medal_judges.eval.report.estimates import GateResult, Part, ReportEstimates
 from medal_judges.eval.report.reasons import OWN_WORDS
 from medal_judges.eval.report.tables import (
-    answer,
+    answer_sentence,
     estimates_sheet,
-    findings,
-    notes,
+    finding_sentences,
+    note_sentences,
     order_dimensions,
     part_table,
     summary_table,
@@ -87,7 +87,7 @@ def report_page(
     if scores.dimensions:
         figures["scores"] = _picture(scores, estimates)
         summary.append(figures["scores"])
-    summary += _summary(scores, estimates, gates)
+    summary += _summary_blocks(scores, estimates, gates)
     by_column = []
     names = order_dimensions(scores, estimates)
     slugs = unique_slugs(list(estimates.groups))
@@ -127,7 +127,7 @@ def report_page(
     )
 
 
-def _summary(
+def _summary_blocks(
     scores: Scores, estimates: ReportEstimates, gates: Sequence[GateResult]
 ) -> Iterator[Block]:
     if not scores.rows:
@@ -136,10 +136,10 @@ def _summary(
     yield render_template(
         _PACKAGE,
         "summary.html",
-        answer=answer(scores, estimates),
+        answer=answer_sentence(scores, estimates),
         gates=gates,
-        findings=findings(scores, estimates),
-        notes=notes(scores),
+        findings=finding_sentences(scores, estimates),
+        notes=note_sentences(scores),
         is_corrected=bool(estimates.total.corrected),
     )
     if scores.dimensions:
@@ -159,14 +159,14 @@ def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
         folds = []
         for chat in chats:
             turns = chat_block(chat.turns, chat.contributions)
-            folds.append(Fold(_heading(chat), [turns]))
+            folds.append(Fold(_chat_heading(chat), [turns]))
         heading = f"{mechanism[:1].upper()}{mechanism[1:]}"
         yield Fold(
             f"{heading}: {count_text([(len(chats), 'chat')])}", folds, is_open=True
         )
 
 
-def _heading(chat: WorstChat) -> str:
+def _chat_heading(chat: WorstChat) -> str:
     """Returns the score, the id and the reason of a chat."""
     judgement = chat.judgement
     parts = ["–" if chat.score is None else number_text(chat.score)]
@@ -215,14 +215,14 @@ def _distribution(scores: Scores, name: str) -> Bars:
 
 def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
     """Returns a panel of one dimension by group."""
-    _, estimates = _estimates_of(scores, parts, name)
+    _, estimates = _unit_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, span_of(estimates))
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     """Returns a panel of a dimension by period."""
-    label, estimates = _estimates_of(scores, periods, name)
+    label, estimates = _unit_and_estimates(scores, periods, name)
     low, high = span_of(estimates)
     dimension = scores.dimensions[name]
     factor = 100.0 if scores.is_share(name) else 1.0
@@ -230,11 +230,11 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     return Series(name, [period.name for period in periods], estimates, span, label)
 
 
-def _estimates_of(
+def _unit_and_estimates(
     scores: Scores, parts: Sequence[Part], name: str
 ) -> tuple[str, list[Estimate]]:
     """Returns the unit of a dimension and its estimate in each part, a share in percent."""
-    estimates = [part.lead(name) for part in parts]
+    estimates = [part.best_estimate(name) for part in parts]
     if not scores.is_share(name):
         return "mean", estimates
     return f"% of {scores.unit}s", [in_percent(estimate) for estimate in estimates]

@@ -70,7 +70,7 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
     mechanism = _phrase(contributions.causes[0], turn, len(contributions.turns))
     text = mechanism
     if mechanism == _REPEATS and turns:
-        text = f"repeats {_nearest(turns[: turn + 1])}"
+        text = f"repeats {_name_nearest_turn(turns[: turn + 1])}"
     if turns and turns[turn][0] == "user":
         mechanism, text = f"the user {mechanism}", f"the user {text}"
     return Reason(mechanism, text, turn)
@@ -91,7 +91,7 @@ def _phrase(cause: Cause, turn: int, turn_count: int) -> str:
     return _PHRASES.get(f"{'+' if is_above else '-'}{cause.feature}", unusual)
 
 
-def _nearest(turns: Turns) -> str:
+def _name_nearest_turn(turns: Turns) -> str:
     """Names the turn of the last turn's speaker that shares most of its words with it."""
     role, text = turns[-1]
     later = set(words(text))

@@ -19,9 +19,9 @@ from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.reasons import WITHOUT_FEATURES
 from medal_judges.eval.report.tables import (
-    answer,
-    findings,
-    notes,
+    answer_sentence,
+    finding_sentences,
+    note_sentences,
     part_table,
     summary_table,
 )
@@ -37,7 +37,7 @@ from medal_judges.eval.scores.files import (
     read_score_frame,
 )
 from medal_judges.eval.scores.labels import add_labels
-from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.reading.dialogues import (
     ReadingReport,
     ReadOptions,
@@ -82,7 +82,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
             hint="Write it to a file and type the file's name",
         )
     files = [Path(name) for name in dict.fromkeys(options.scores)]
-    scores = load_scores(
+    scores = scores_from_frame(
         read_score_frame(files),
         _read_chats(options, files, reading),
         by=options.by,
@@ -94,9 +94,9 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     if options.human is not None and scores.rows:
         labels = stream_labelled(options.human, options.reading, reading)
         add_labels(scores, labels, Path(options.human).name)
-    scores.add_bad(options.bad)
+    scores.add_bad_scores(options.bad)
     estimates = compute_estimates(scores, options.by)
-    total = {name: estimates.total.lead(name) for name in scores.dimensions}
+    total = {name: estimates.total.best_estimate(name) for name in scores.dimensions}
     # Bad rows were counted in the first pass over the chats.
     uncounted = ReadingReport(strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
@@ -153,8 +153,11 @@ def print_report(report: Report) -> None:
     """Prints of ``report`` the answer, the table that backs it, the most frequent reasons of the
     worst chats, the gates, and the path of the page."""
     scores, estimates = report.scores, report.estimates
-    head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
-    foot = wrap(" ".join(notes(scores)), WIDTH)[:2]
+    head = [
+        answer_sentence(scores, estimates),
+        *finding_sentences(scores, estimates)[:1],
+    ]
+    foot = wrap(" ".join(note_sentences(scores)), WIDTH)[:2]
     worst = report.worst[: worst_count(scores)]
     groups = group_by_mechanism(worst)
     if not groups.keys() <= WITHOUT_FEATURES:
@@ -165,7 +168,7 @@ def print_report(report: Report) -> None:
     if report.page is not None:
         foot.append(str(report.page))
     most_rows = max(1, _LINES - _FRAME - len(head) - len(foot))
-    table = _printed_table(scores, estimates, most_rows)
+    table = _short_table(scores, estimates, most_rows)
     Printout(
         tables=[table] if table.rows else [],
         head=list(map(shorten, head)),
@@ -173,7 +176,7 @@ def print_report(report: Report) -> None:
     ).show()
 
 
-def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
+def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
     """Returns the table of the first column, of the last periods, or of the dimensions."""
     table = summary_table(scores, estimates)
     first_row = 0

@@ -25,7 +25,9 @@ def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     """Returns the dimensions of ``scores`` by ``estimates``: graded dimensions, the headline
     first, then their bad scores, then issues, the most frequent first."""
     total = estimates.total
-    issues = sorted(scores.issues, key=lambda name: -(total.lead(name).value or 0.0))
+    issues = sorted(
+        scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)
+    )
     return [*scores.graded_names, *scores.bad, *issues]
 
 
@@ -47,7 +49,7 @@ def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     columns += ["Scale", "Scored"]
     rows: list[Row] = []
     for name in order_dimensions(scores, estimates):
-        cells: list[Cell] = [name, scores.cell(name, total.lead(name))]
+        cells: list[Cell] = [name, scores.cell(name, total.best_estimate(name))]
         if total.corrected:
             basis = "people and judge" if total.is_corrected(name) else "judge alone"
             cells += [basis, scores.cell(name, total.by_judge[name])]
@@ -79,26 +81,26 @@ def part_table(
         columns += ["From the others"] + ["p"] * has_p
     rows: list[Row] = []
     for part in parts:
-        estimate = part.lead(headline)
+        estimate = part.best_estimate(headline)
         cells: list[Cell] = [part.name, part.rows, scores.cell(headline, estimate)]
         if has_differences:
             difference = part.differences.get(headline, Estimate(None))
             cells.append(scores.cell(headline, difference, signed=True))
             cells += [p_cell(difference.p_value)] * has_p
-        cells += [scores.cell(name, part.lead(name)) for name in bad]
+        cells += [scores.cell(name, part.best_estimate(name)) for name in bad]
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]
     return Table(title, columns, rows)
 
 
-def answer(scores: Scores, estimates: ReportEstimates) -> str:
+def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
     """Returns how good the rows of ``scores`` are by ``estimates``, in a sentence."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
-        return f"{count}, none of them scored: {scores.failures()}."
+        return f"{count}, none of them scored: {scores.failures_text()}."
     name = names[0]
-    estimate = estimates.total.lead(name)
+    estimate = estimates.total.best_estimate(name)
     text = estimate_text(scores.cell(name, estimate))
     scale = _scale_text(scores, name)
     if estimates.total.is_corrected(name):
@@ -106,7 +108,7 @@ def answer(scores: Scores, estimates: ReportEstimates) -> str:
     return f"{count}: {name} is {text} ({scale})."
 
 
-def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
+def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
     """Returns sentences on the groups of ``estimates`` that are significantly worse (after Holm),
     the surest first. ``scores`` has the dimensions."""
     sentences: list[tuple[float, str]] = []
@@ -118,7 +120,7 @@ def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
                     continue
                 if (gap < 0) != (scores.dimensions[name].good == "high"):
                     continue
-                estimate = Estimate(group.lead(name).value)
+                estimate = Estimate(group.best_estimate(name).value)
                 text = estimate_text(scores.cell(name, estimate))
                 side = "below" if gap < 0 else "above"
                 distance = estimate_text(scores.cell(name, Estimate(abs(gap)), True))
@@ -132,11 +134,11 @@ def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
     return [sentence for _, sentence in surest_first[:_MOST_FINDINGS]]
 
 
-def notes(scores: Scores) -> list[str]:
+def note_sentences(scores: Scores) -> list[str]:
     """Returns sentences on data that ``scores`` lacks."""
     texts = []
     if missing := int((~scores.is_scored).sum()):
-        reasons = scores.failures()
+        reasons = scores.failures_text()
         texts.append(
             f"{missing:,} of {scores.rows:,} are not scored in full: {reasons}"
         )

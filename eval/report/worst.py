@@ -70,7 +70,7 @@ def badness(scores: Scores) -> Floats:
     import pandas
 
     distances = pandas.DataFrame(index=scores.frame.index)
-    for name in scores.issues:
+    for name in scores.issue_names:
         distances[name] = fault_distance(scores, name)
     return np.array(distances.mean(axis=1), dtype=np.float64)
 
@@ -113,8 +113,10 @@ def collect_worst(
         turns = turns_of.get(row, ())
         name = scores.headline
         if name is None:
-            faults = [fault_distance(scores, issue)[row] for issue in scores.issues]
-            name = scores.issues[int(np.nanargmax(faults))]
+            faults = [
+                fault_distance(scores, issue)[row] for issue in scores.issue_names
+            ]
+            name = scores.issue_names[int(np.nanargmax(faults))]
         reason = Reason(UNANSWERED, UNANSWERED)
         if judgement.failure != NO_ASSISTANT_TURN:
             reason = find_reason(judgement, turns, scores.dimensions[name])

@@ -25,42 +25,44 @@ THRESHOLDS: tuple[str, ...] = option(
 
 @dataclass(frozen=True, slots=True)
 class BadScores:
-    """Scores of ``scale`` that are bad: below ``threshold``, or above it if low is good."""
+    """The rule by which scores on ``scale`` are bad: they are below ``threshold``, or above it if a
+    low score is good."""
 
     scale: Dimension
     threshold: float
 
     @property
     def name(self) -> str:
-        """In words, such as ``overall below 1.5``."""
+        """Returns the rule in words, such as ``overall below 1.5``."""
         side = {"high": "below", "low": "above"}[self.scale.good]
         return f"{self.scale.name} {side} {self.threshold:g}"
 
     @property
     def dimension(self) -> Dimension:
-        """Returns whether a row is bad, as a dimension of its own."""
+        """Returns a binary dimension, on which 1 says that a score is bad."""
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
-        """Returns 1 for each bad score, 0 for a score that is not bad, NaN for NaN."""
+        """Returns 1 for each of ``scores`` that is bad, 0 for one that is not, and NaN for NaN."""
         sign = {"high": 1, "low": -1}[self.scale.good]
         is_bad = sign * (self.threshold - scores) > self.scale.tolerance
         return np.where(np.isfinite(scores), is_bad, math.nan)
 
 
-def find_bad_scores(
+def bad_scores_by_name(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Returns the bad scores that ``thresholds`` such as ``overall=1.5`` name, by the name of their
-    dimension. Raises ConfigError for an unknown dimension, and for a threshold that no score of the
-    scale is beyond."""
-    bad = [_parse_threshold(text, scales) for text in thresholds]
+    """Returns the rule of each of ``thresholds``, texts such as ``overall=1.5``, by the rule's
+    name. ``scales``: the dimension of each name. Raises ConfigError for an unknown dimension, or if
+    no score on the scale can be beyond the threshold."""
+    bad = [_parse_bad_scores(text, scales) for text in thresholds]
     return {part.name: part for part in bad}
 
 
-def parse_limit(text: str, option: str) -> tuple[str, float]:
-    """Returns the dimension and the number of an ``option`` such as ``overall=3.5``. Raises
-    ConfigError."""
+def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
+    """Returns the name of a dimension and a number, read from a ``text`` such as ``overall=3.5``.
+    ``option``: the name of the command-line option, for the error. Raises ConfigError if the text
+    has another form."""
     name, _, number = text.rpartition("=")
     try:
         limit = float(number)
@@ -75,15 +77,16 @@ def parse_limit(text: str, option: str) -> tuple[str, float]:
 
 
 def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
-    """Raises ConfigError, which begins with ``where``, if ``names`` lacks the dimension."""
+    """Raises ConfigError if the dimension ``name`` is not among ``names``. ``where``: the beginning
+    of its message."""
     names = list(names)
     if name not in names:
         hint = f"{did_you_mean(name, names)}Use one of: {', '.join(names)}"
         raise ConfigError(f"{where}the scores have no dimension {name!r}", hint=hint)
 
 
-def _parse_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
-    name, threshold = parse_limit(text, "--bad")
+def _parse_bad_scores(text: str, scales: Mapping[str, Dimension]) -> BadScores:
+    name, threshold = parse_name_and_limit(text, "--bad")
     require_dimension(name, scales, f"--bad {text}: ")
     scale = scales[name]
     bad = BadScores(scale, threshold)

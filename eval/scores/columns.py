@@ -23,7 +23,8 @@ _EARLIEST = 1e8  # seconds, in 1973: a smaller number is not a time
 
 
 def value_as_text(value: object) -> str | None:
-    """Returns the text of a value of a column: JSON for another type, None for an empty one."""
+    """Returns the ``value`` of a column as text: a string as it is, and any other type as JSON.
+    Returns None for an empty value."""
     import pandas
 
     if isinstance(value, str):
@@ -40,11 +41,12 @@ def read_columns(
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
 ) -> DataFrame:
-    """Returns the texts of the columns ``names``, with the rows of ``frame``, None without a value.
+    """Returns a table of texts with the columns ``names`` and the rows of ``frame``, a table of
+    judgements. A cell without a value is None.
 
-    ``frame`` is a table of judgements. Values that it lacks come from ``dialogues``. The column
-    ``has_chat`` says which rows are of one, by id and text; it is absent without dialogues. Raises
-    ConfigError if no row is of one, and for a column without any value.
+    Values that ``frame`` lacks come from ``dialogues``. If these are given, the column ``has_chat``
+    says whether each row's dialogue is among them, by id and text. Raises ConfigError if none of
+    them was judged, or if a column has no value.
     """
     import pandas
 
@@ -73,7 +75,9 @@ def _read_chats(
     dialogues: Iterable[Dialogue],
     available: dict[str, None],
 ) -> DataFrame:
-    """Returns the texts of each scored chat; adds the names of its metadata to ``available``."""
+    """Returns the columns ``names`` of each of ``dialogues`` that ``frame`` has judged. Adds the
+    names of the dialogues' metadata to ``available``. Raises ConfigError if no row of ``frame`` is
+    of one of them."""
     import pandas
 
     firsts = frame.drop_duplicates("id")
@@ -104,18 +108,19 @@ def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
 
 
 def row_keys(frame: DataFrame) -> list[ScoreKey]:
-    """Returns what each row of a table of judgements is of."""
+    """Returns the key (id, turn and text hash) of each row of ``frame``, a table of judgements."""
     columns = frame.reindex(columns=["id", "turn", "chat"]).astype(object)
     columns = columns.where(columns.notna(), None)
     return [ScoreKey(*values) for values in columns.to_numpy()]
 
 
 def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each row, such as ``2026-03-14`` (missing without a time), and all
-    periods from the first to the last. A week is named after its Monday, a month is ``2026-03``.
+    """Returns the period of each of ``texts`` (such as ``2026-03-14``, missing without a time), and
+    the list of all periods from the first to the last. A week is named after its Monday. A month is
+    written as ``2026-03``.
 
-    A time is ISO 8601, or a number of seconds or milliseconds since 1970. A time without a zone is
-    UTC. Raises ConfigError if no row has a time, or the periods are more than 1,000.
+    A text is a time in ISO 8601, or a number of seconds or milliseconds since 1970. A time without
+    a zone is UTC. Raises ConfigError if no text is a time, or if there are more than 1,000 periods.
     """
     import pandas
 

@@ -24,8 +24,8 @@ _ENDING = re.compile(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z")
 
 
 def count_skipped_lines(scores: Path) -> int:
-    """Returns the number of input lines that ``medal score`` listed as unreadable beside the file
-    ``scores``."""
+    """Returns how many input lines ``medal score`` could not read when it wrote the file
+    ``scores``. They are listed in a file beside it."""
     path = scores.with_name(f"{_ENDING.sub('', scores.name)}.skipped.jsonl")
     if not path.is_file():
         return 0
@@ -33,8 +33,8 @@ def count_skipped_lines(scores: Path) -> int:
 
 
 def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
-    """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
-    for two files whose dimensions of one name differ."""
+    """Yields the judgements of all ``files``. Raises MedalError if the same (id, turn) is in two
+    files, or if two files define a dimension of the same name differently."""
     file_of: dict[int, Path] = {}
     parts: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
@@ -53,8 +53,8 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
 
 
 def read_score_frame(files: Sequence[Path]) -> DataFrame:
-    """Returns the table of all files, without explanations and usage. Raises ConfigError for a file
-    whose first line has no scores."""
+    """Returns one table of the judgements of all ``files``, without explanations and usage. Raises
+    ConfigError if the first line of a file has no scores."""
     for path in files:
         if path.is_file() and path.stat().st_size and not holds_judgements(path):
             raise ConfigError(

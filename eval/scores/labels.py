@@ -29,7 +29,8 @@ _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 @dataclass(frozen=True, slots=True)
 class MatchedLabels:
-    """Labels with the indices of their rows, and notes on what was left out."""
+    """Labelled dialogues, each with the indices of the score rows that it belongs to, and notes on
+    labels without a row."""
 
     rows: list[tuple[LabelledDialogue, list[int]]]
     notes: list[str]
@@ -42,11 +43,12 @@ def match_labels(
     file: str,
     may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
-    """Finds the rows of each label by id and chat, among the rows with the indices ``searched``.
-    ``may_meet`` can exclude pairs.
+    """Finds the rows of ``frame``, a table of judgements, that each of ``labels`` belongs to, by id
+    and chat. ``searched``: the indices of the rows to search. ``file``: the name of the labels'
+    file, for notes and errors. ``may_meet``: returns whether a label may belong to a row.
 
-    Raises MedalError if many labels are of other chats, ConfigError for labels of rows that
-    ``medal curate`` selected.
+    Raises MedalError if many labels are of other chats. Raises ConfigError if ``medal curate``
+    selected the labelled rows, because they are no random sample.
     """
     if any("curation" in label.extra for label in labels):
         raise ConfigError(
@@ -74,10 +76,12 @@ def match_labels(
 def label_columns(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns the mean label of ``size`` rows by dimension, on the judge's scale, NaN without a
-    label.
+    """Returns by dimension the mean label of each of ``size`` rows, on the judge's scale, NaN
+    without a label. ``dimensions``: the judge's dimensions by name. ``file``: the name of the
+    labels' file, for errors.
 
-    Raises DataError if no label is of a judged dimension, and for a label outside the scale.
+    Raises DataError if no label is of one of the dimensions, and for a label outside the judge's
+    scale.
     """
     columns: dict[str, Floats] = {}
     other_names: dict[str, None] = {}
@@ -86,7 +90,7 @@ def label_columns(
             if rating.dimension not in dimensions:
                 other_names[rating.dimension] = None
                 continue
-            value = _on_scale(rating, dimensions[rating.dimension], file)
+            value = _mean_on_scale(rating, dimensions[rating.dimension], file)
             if value is not None:
                 blank = np.full(size, math.nan)
                 columns.setdefault(rating.dimension, blank)[rows] = value
@@ -102,11 +106,11 @@ def label_columns(
 
 
 def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) -> None:
-    """Adds to ``scores`` the mean label of each labelled row, and notes. Labels and scores match by
-    id and chat, and by turn if turns are judged.
+    """Adds the mean label of each labelled row, and notes, to ``scores``. Labels and rows match by
+    id and chat, and also by turn if turns are judged. ``file``: the name of the labels' file.
 
-    Raises DataError if no row or no dimension is both judged and labelled, or a label is outside
-    the judge's scale, and MedalError if many labels are of other chats.
+    Raises DataError if no row or no dimension is both judged and labelled, and for a label outside
+    the judge's scale. Raises MedalError if many labels are of other chats.
     """
     matched = match_labels(
         scores.frame,
@@ -133,8 +137,10 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
         scores.notes.append(f"no labels of {', '.join(unlabelled)}: not corrected")
 
 
-def _on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:
-    """Returns the mean of a rating on the judge's scale, None if it has none."""
+def _mean_on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:
+    """Returns the mean of ``rating`` on the scale of ``dimension``. None if the rating has no
+    value. Raises DataError for a mean outside the scale, if the rating does not state its own
+    scale."""
     value = mean(rating)
     if value is None:
         return None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from medal_judges.errors import DataError
 from medal_judges.eval.scores.bad import (
     BadScores,
-    find_bad_scores,
+    bad_scores_by_name,
     require_dimension,
 )
 from medal_judges.eval.scores.columns import Unit, read_columns, read_periods
@@ -39,14 +39,15 @@ _DIFFERENT_JUDGES = (
 
 @dataclass(slots=True)
 class Scores:
-    """The judgements of one judge, one row for each dialogue or judged turn. All arrays and columns
-    have the rows of ``frame``, the result of ``read_frame``.
+    """The judgements of one judge as arrays, one row for each dialogue or judged turn. All arrays
+    and columns have the rows of ``frame``, a table of judgements.
 
-    ``scores``: by dimension, NaN if unscored. ``clusters``: the number of each row's sampling unit,
-    ``cluster_name`` its kind. ``columns``: texts by column, None without a value. ``period_of``:
-    the period of each row, ``periods`` all of them in order. ``people``: by dimension the mean
-    human label on the judge's scale, or NaN. ``bad``: by the name of their dimension, the bad
-    scores of others.
+    ``scores``: by dimension, NaN if a row is unscored. ``clusters``: the index of each row's
+    cluster, a group of rows that vary together. ``cluster_name``: what a cluster is. ``columns``:
+    the columns of the chats as texts, None without a value. ``period_of``: the period of each row.
+    ``periods``: all periods in order. ``people``: by dimension, the mean human label of each row on
+    the judge's scale, or NaN. ``bad``: the rules for bad scores. The name of a rule is also the
+    name of a dimension, which is in ``dimensions`` and ``scores`` too.
     """
 
     frame: DataFrame
@@ -68,75 +69,77 @@ class Scores:
 
     @property
     def is_scored(self) -> Mask:
-        """Returns whether each row has a number in every dimension, shape (rows,)."""
+        """Returns whether each row has a score in every dimension, shape (rows,)."""
         if not self.dimensions:
             return np.zeros(self.rows, dtype=bool)
         return np.asarray(np.isfinite(list(self.scores.values())).all(axis=0))
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of rows with a number in every dimension; None for an empty file."""
+        """Returns the share of rows with a score in every dimension. None without rows."""
         return float(self.is_scored.mean()) if self.rows else None
 
     @property
     def signatures(self) -> dict[str, int]:
-        """Returns the number of rows of each signature."""
+        """Returns the number of rows with each signature of the judge."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
-    def failures(self) -> str:
-        """Returns the three most frequent reasons of unscored rows."""
+    def failures_text(self) -> str:
+        """Returns the three most frequent reasons of unscored rows, with their counts, as text."""
         failures = self.frame["failure"][~self.is_scored].fillna("no reason given")
         counts = failures.value_counts()[:3]
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored. Those in ``bad`` are left out,
-        because they are made from the scores of others."""
+        """Returns the names of the dimensions that the judge scored. Dimensions made by a rule for
+        bad scores are left out."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
-    def issues(self) -> list[str]:
-        """Returns the judged dimensions whose estimate is a share of rows."""
+    def issue_names(self) -> list[str]:
+        """Returns the names of the binary dimensions that the judge scored."""
         return [name for name in self.judged_names if self.is_share(name)]
 
     @property
     def graded_names(self) -> list[str]:
-        """Returns the dimensions whose estimate is a mean, the headline first."""
+        """Returns the names of the dimensions that are not binary, ``overall`` first."""
         names = [name for name in self.dimensions if not self.is_share(name)]
         return sorted(names, key=lambda name: name != HEADLINE)
 
     @property
     def headline(self) -> str | None:
-        """Returns ``overall``, or the first graded dimension."""
+        """Returns ``overall``, or the name of the first graded dimension. None if there is none."""
         return next(iter(self.graded_names), None)
 
     @property
     def unit(self) -> str:
-        """Returns the name of a row: judged turn or conversation."""
+        """Returns what a row is: ``judged turn`` or ``conversation``."""
         return "judged turn" if self.frame["turn"].notna().any() else "conversation"
 
     def is_share(self, name: str) -> bool:
-        """Returns whether a dimension is binary, so that its estimate is a share of rows."""
+        """Returns whether the dimension ``name`` is binary. Its estimate is then a share of rows,
+        not a mean."""
         return self.dimensions[name].kind == "binary"
 
     def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:
-        """Returns an ``estimate`` of the dimension ``name`` as a cell: a share in percent, a mean
-        as it is. A difference of shares is ``signed``."""
+        """Returns an ``estimate`` of the dimension ``name`` as a table cell: a share in percent, a
+        mean as it is. ``signed``: whether the estimate is a difference."""
         return Share(estimate, signed) if self.is_share(name) else estimate
 
-    def is_read(self, column: str) -> Mask:
-        """Returns the rows that have a value of ``column`` and can be compared by it, shape
-        (rows,). Rows in a language that the judge does not read cannot be compared by language."""
+    def comparable_rows(self, column: str) -> Mask:
+        """Returns whether each row can be compared by ``column``, shape (rows,): it has a value
+        there. To be compared by language, the judge must also support the row's language."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
         return np.asarray(is_read)
 
-    def add_bad(self, thresholds: Sequence[str]) -> None:
-        """Adds a dimension for the bad scores of each threshold."""
-        self.bad = find_bad_scores(thresholds, self.dimensions)
+    def add_bad_scores(self, thresholds: Sequence[str]) -> None:
+        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its scores
+        and labels say which scores and labels are beyond the threshold."""
+        self.bad = bad_scores_by_name(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
             self.scores[name] = bad.flags(self.scores[bad.scale.name])
@@ -144,15 +147,15 @@ class Scores:
                 self.people[name] = bad.flags(self.people[bad.scale.name])
 
     def values(self, name: str) -> Floats:
-        """Returns the scores of a graded dimension, 1 or 0 of a share (present or not), NaN if
-        unscored."""
+        """Returns the value of each row in the dimension ``name``: its score, or 1 or 0 (present or
+        absent) in a binary dimension. NaN if the row is unscored."""
         scores = self.scores[name]
         if self.is_share(name):
             return np.where(np.isfinite(scores), is_present(scores) * 1.0, np.nan)
         return scores
 
 
-def load_scores(
+def scores_from_frame(
     frame: DataFrame,
     dialogues: Iterable[Dialogue] | None = None,
     *,
@@ -161,12 +164,13 @@ def load_scores(
     cluster: str | None = None,
     dimensions: Sequence[str] = (),
 ) -> Scores:
-    """Returns the scores of a table of judgements, with the columns ``by``.
+    """Returns the scores in ``frame``, a table of judgements, with the columns ``by``. Values of
+    columns that ``frame`` lacks come from ``dialogues``.
 
-    ``over`` is a column of times and its unit. The rows with one value of ``cluster`` vary
-    together. ``dimensions`` selects some. Values of columns that the table lacks come from
-    ``dialogues``. Raises DataError for several judges and for a score outside its scale,
-    ConfigError for an unknown dimension or a column without values.
+    ``over``: a column of times, and the unit of a period. ``cluster``: a column whose equal values
+    make a cluster (default: the id). ``dimensions``: the names to select (default: all). Raises
+    DataError for several judges and for a score outside its scale. Raises ConfigError for an
+    unknown dimension or a column without values.
     """
     _refuse_several_judges(frame)
     names = dict.fromkeys(by)
@@ -175,7 +179,7 @@ def load_scores(
     if over is not None:
         names[over[0]] = None
     columns = read_columns(frame, list(names), dialogues)
-    scales, scores = read_scales(frame, dimensions)
+    scales, scores = scales_and_scores(frame, dimensions)
     clusters = frame["id"].factorize()[0]
     if cluster is not None:
         # A row without a value is its own cluster.
@@ -203,15 +207,15 @@ def load_scores(
     return loaded
 
 
-def read_scales(
+def scales_and_scores(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns two mappings by dimension of ``frame``, a table of judgements: its scale, and its
-    scores (NaN if unscored). ``chosen`` names the dimensions (default: all). Dimensions for
-    which no row has a score are left out.
+    """Returns two mappings by dimension of ``frame``, a table of judgements: the scale, and the
+    score of each row (NaN if unscored). ``chosen``: the names of the dimensions (default: all). A
+    dimension without any score is left out.
 
     Raises ConfigError for an unknown dimension. Raises DataError for a dimension whose scale is not
-    stated and for a score outside its scale.
+    stated, and for a score outside its scale.
     """
     column_of = frame.attrs["dimensions"]
     if not len(frame):
@@ -233,12 +237,13 @@ def read_scales(
                 f'{name}", "kind": "continuous", "low": 1, "high": 5, "good": "high"}}]',
             )
         scales[name], scores[name] = known_scales[name], numbers
-        _require_inside(frame, scales[name], numbers)
+        _require_on_scale(frame, scales[name], numbers)
     return scales, scores
 
 
-def _require_inside(frame: DataFrame, scale: Dimension, numbers: Floats) -> None:
-    """Raises DataError for a score outside its scale."""
+def _require_on_scale(frame: DataFrame, scale: Dimension, numbers: Floats) -> None:
+    """Raises DataError if one of ``numbers`` is outside ``scale``. ``frame`` has the ids of the
+    rows, for the error."""
     outside = np.maximum(scale.low - numbers, numbers - scale.high) > scale.tolerance
     if outside.any():
         row = int(outside.argmax())

@@ -39,6 +39,6 @@ class TrialConfig(Config):
     checks: tuple[str, ...] = ()
     texts: str | None = None
 
-    def wants(self, check: str, group: str) -> bool:
+    def selects(self, check: str, group: str) -> bool:
         """Returns whether ``checks`` selects this check."""
         return not self.checks or check in self.checks or group in self.checks

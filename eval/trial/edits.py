@@ -131,7 +131,7 @@ def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
     return glue(injection.filler(count, limit=8), injection.lang)
 
 
-def _against_itself(
+def _edit_and_original(
     change: Callable[[Dialogue, Random], Dialogue],
     dialogue: Dialogue,
     rng: Random,
@@ -168,7 +168,7 @@ class TextInsertion(Config):
         min_length=1
     )
 
-    def versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
+    def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
         """Returns the dialogue with the text, beside the same dialogue with neutral sentences if
         ``control`` says so. None if it has no turn of ``role`` or is in another language."""
         lang = dialogue.lang
@@ -251,7 +251,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
         if name not in (*groups, *edits, LANGUAGE):
             checks = ", ".join([*groups, *edits, LANGUAGE])
             raise ConfigError(f"no check {name!r}", hint=f"Use one of: {checks}")
-    return [edit for edit in edits.values() if config.wants(edit.name, edit.group)]
+    return [edit for edit in edits.values() if config.selects(edit.name, edit.group)]
 
 
 def _surface_edits() -> Iterator[Edit]:
@@ -261,7 +261,7 @@ def _surface_edits() -> Iterator[Edit]:
     }
     for group, changes in groups.items():
         for change in changes:
-            make = partial(_against_itself, change)
+            make = partial(_edit_and_original, change)
             yield Edit(change.__name__, group, str(change.__doc__), make)
 
 
@@ -274,6 +274,6 @@ def _text_edits(path: str) -> Iterator[Edit]:
             name,
             insertion.group,
             insertion.what,
-            insertion.versions,
+            insertion.make_versions,
             insertion.harm,
         )

@@ -135,11 +135,11 @@ def make_plan(
     except NotAvailableError as error:
         notes.append(f"without real conversations in English: {error}")
     translations = []
-    for name, by_language in own_dialogues().items():
+    for name, by_language in shipped_dialogues().items():
         for language in config.languages:
             dialogue = by_language[language]
             translations.append(LabelledDialogue(dialogue, {}, {}, group=name))
-    originals = _chosen_rows(rows, config, is_shipped=data is None)
+    originals = _choose_rows(rows, config, is_shipped=data is None)
     if data is None:
         originals += translations
     if not originals:
@@ -151,7 +151,7 @@ def make_plan(
     dialogues = {row.id: row.dialogue for row in originals}
     pairs: list[tuple[str, ...]] = []
     for edit in edits:
-        versions = _versions(originals, edit, config.seed)
+        versions = _make_versions(originals, edit, config.seed)
         for row, version, control in islice(versions, config.per_check):
             after = f"{row.id}+{edit.name}"
             before = row.id
@@ -161,19 +161,19 @@ def make_plan(
             dialogues[after] = replace(version, id=after)
             pairs.append((edit.name, row.group, row.dialogue.lang, before, after))
     has_reference = data is None and REFERENCE in config.languages
-    if has_reference and config.wants(LANGUAGE, "same"):
-        pairs += _translated_pairs(translations, dialogues)
+    if has_reference and config.selects(LANGUAGE, "same"):
+        pairs += _add_translations(translations, dialogues)
     frame = pd.DataFrame(pairs, columns=_PAIR)
     return TrialPlan(edits, dialogues, len(originals), frame, tuple(notes))
 
 
-def _translated_pairs(
+def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
     """Returns a pair for each translation of a shipped conversation, and adds its dialogues."""
     pairs: list[tuple[str, ...]] = []
     for row in translations:
-        reference = own_dialogues()[row.group][REFERENCE]
+        reference = shipped_dialogues()[row.group][REFERENCE]
         if row.dialogue.lang != REFERENCE:
             dialogues |= {reference.id: reference, row.id: row.dialogue}
             pair = (LANGUAGE, row.group, row.dialogue.lang, reference.id, row.id)
@@ -181,7 +181,7 @@ def _translated_pairs(
     return pairs
 
 
-def _chosen_rows(
+def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
     """Returns as many dialogues as ``config`` asks for, by chance (its seed), of those with an
@@ -202,7 +202,7 @@ def _chosen_rows(
 
 
 @lru_cache(maxsize=1)
-def own_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
+def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
     """Returns each conversation of configs/trial/dialogues.yaml by name and language."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
@@ -222,7 +222,7 @@ def own_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
     return conversations
 
 
-def _versions(
+def _make_versions(
     rows: Sequence[LabelledDialogue], edit: Edit, seed: int
 ) -> Iterator[tuple[LabelledDialogue, Dialogue, Dialogue]]:
     """Yields each row that can carry the edit, with the edited dialogue and the one to compare it
@@ -276,7 +276,9 @@ def run_trial(
             progress=advance,
         )
         parts = [d for d in judge.dimensions if d.name == "overall"] or judge.dimensions
-        scores = {judgement.id: quality(judgement, parts) for judgement in judgements}
+        scores = {
+            judgement.id: quality_score(judgement, parts) for judgement in judgements
+        }
         pairs = _scored_pairs(plan, scores, judge.languages or ())
         result = TrialResult(
             judge=trial_judge.name,
@@ -288,14 +290,14 @@ def run_trial(
             dialogues=plan.originals,
             versions=len(dialogues),
             languages=tuple(sorted(pairs.lang.unique())),
-            findings=tuple(findings(plan.edits, pairs)),
+            findings=tuple(trial_findings(plan.edits, pairs)),
             notes=plan.notes,
         )
         results.append(result)
     return results
 
 
-def quality(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
+def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
     """Returns the mean of ``parts`` from 1 (poor) to 5; None if one of them has no score."""
     total = 0.0
     for dimension in parts:
@@ -324,22 +326,22 @@ def _scored_pairs(
     return pairs.dropna(subset=["change"])
 
 
-def findings(edits: Sequence[Edit], pairs: pd.DataFrame) -> Iterator[TrialFinding]:
+def trial_findings(
+    edits: Sequence[Edit], pairs: pd.DataFrame
+) -> Iterator[TrialFinding]:
     """Yields one finding for each check, in the order of the groups."""
     for group in GROUPS:
         for edit in edits:
             if edit.group == group:
-                yield _finding(group, edit.name, edit.description, pairs, edit.harm)
+                yield _make_finding(
+                    group, edit.name, edit.description, pairs, edit.harm
+                )
         if group == "same" and (pairs.check == LANGUAGE).any():
-            yield _finding("same", LANGUAGE, _TRANSLATED, pairs)
+            yield _make_finding("same", LANGUAGE, _TRANSLATED, pairs)
 
 
-def _finding(
-    group: Group,
-    check: str,
-    description: str,
-    pairs: pd.DataFrame,
-    harm: str = "up",
+def _make_finding(
+    group: Group, check: str, description: str, pairs: pd.DataFrame, harm: str = "up"
 ) -> TrialFinding:
     rows = pairs[pairs.check == check]
     conversations = rows.conversation.tolist()
@@ -397,12 +399,12 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
         printout=Printout(
             [_summary_table(results)],
             first.notes,
-            head=[_answer(result) for result in results[:_JUDGES]],
+            head=[_answer_sentence(result) for result in results[:_JUDGES]],
         ),
     )
 
 
-def _answer(result: TrialResult) -> str:
+def _answer_sentence(result: TrialResult) -> str:
     """Returns how many checks are red, and the first of them, in a sentence of at most 100
     characters."""
     red: list[str] = []

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.metrics import ceiling_statistic, human_ceiling
+from medal_judges.eval.metaeval.metrics import ceiling_estimates, ceiling_statistic
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
 
@@ -26,7 +26,7 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
     for k in range(3):
         others = np.delete(values, k, axis=1).mean(axis=1)
         expected.append(spearmanr(values[:, k], others).statistic)
-    found = human_ceiling(exact(values), "ordinal", clusters(values))["spearman"]
+    found = ceiling_estimates(exact(values), "ordinal", clusters(values))["spearman"]
     assert found.value == pytest.approx(np.mean(expected))
     assert (found.low or 0) < (found.value or 0) < (found.high or 0)
 
@@ -36,7 +36,7 @@ def test_binary_ceiling_by_hand() -> None:
     labels = np.array(
         [[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float
     )
-    found = human_ceiling(exact(labels), "binary", clusters(labels))
+    found = ceiling_estimates(exact(labels), "binary", clusters(labels))
     assert found["f1_present"].value == pytest.approx(6 / 9)
     assert found["f1_absent"].value == pytest.approx(8 / 11)
     assert found["accuracy"].value == pytest.approx(0.7)

@@ -18,7 +18,7 @@ from medal_judges.eval.metaeval.comparison import (
     dimension_means_table,
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow, evaluate
-from medal_judges.eval.metaeval.metrics import right_alone
+from medal_judges.eval.metaeval.metrics import count_right_alone
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -144,8 +144,8 @@ def test_a_judge_is_right_where_most_annotators_say_so() -> None:
     first = exact(np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2]))
     second = exact(np.array([0.1, 0.1, 0.9, 0.9, 0.5, 0.5]))
     # row 0 first, 1 split, 2 first, 3 both, 4 neither (both say present), 5 second
-    assert right_alone(first, second, answers) == (2, 1)
-    assert right_alone(second, first, answers) == (1, 2)
+    assert count_right_alone(first, second, answers) == (2, 1)
+    assert count_right_alone(second, first, answers) == (1, 2)
 
 
 # Table 5 of ORALIS, the columns LM prompting, regression, classification, hybrid and baseline.

@@ -15,7 +15,7 @@ from medal_judges.eval.metaeval.metaeval import (
 )
 from medal_judges.eval.report.estimates import check_gates, compute_estimates
 from medal_judges.eval.report.options import Gate
-from medal_judges.eval.scores.scores import load_scores
+from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -114,7 +114,7 @@ def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]
         )
         for i, (o, u) in enumerate(zip(overall, unsafe, strict=True))
     ]
-    scores = load_scores(to_frame(given), by=["version"], over=("day", "day"))
+    scores = scores_from_frame(to_frame(given), by=["version"], over=("day", "day"))
     return scores, compute_estimates(scores, ["version"])
 
 

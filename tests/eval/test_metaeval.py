@@ -62,7 +62,7 @@ def run(rows: list[LabelledDialogue], judgements: Sequence[Judgement]) -> Result
 def test_joined_by_id_in_row_order() -> None:
     rows = [row("a", (1, 3)), row("b", (4,)), row("c", (5,)), row("d", (None,))]
     found = join(rows, [judged("b", 0.5), judged("a", 0.25), judged("d", 1.0)])
-    aligned = found.on("overall", "overall")
+    aligned = found.align("overall", "overall")
     assert aligned.people.numbers.tolist() == [2, 4]
     assert aligned.judge.numbers.tolist() == [0.25, 0.5]
     expected = [[1, 3], [4, np.nan]]

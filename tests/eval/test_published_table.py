@@ -13,8 +13,8 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.published import (
     PUBLISHED,
     check_published,
+    is_same_model,
     read_published,
-    same_model,
 )
 from medal_judges.models.base.saving import FAMILIES
 
@@ -130,7 +130,9 @@ def test_every_row_of_a_paper_that_we_can_run_is_a_judge_of_its_benchmarks(
         if figure["model"] != "its own" and figure["judge"] != "usr":
             models = {llm for key, llm in asked if key == figure["key"]}
             named = [
-                llm for llm in models if llm and same_model(llm, figure["models"][-1])
+                llm
+                for llm in models
+                if llm and is_same_model(llm, figure["models"][-1])
             ]
             assert None in models or named, figure
 
@@ -150,7 +152,7 @@ def test_our_model_is_that_of_the_published_row(name: str) -> None:
             model = _training(judge.path)["model"]["base"]
         rows = [row for row in read_published() if row["key"] == judge.published_as]
         assert model is not None, judge.name
-        assert any(same_model(model, m) for row in rows for m in row["models"])
+        assert any(is_same_model(model, m) for row in rows for m in row["models"])
 
 
 def test_one_benchmark_has_a_judge_of_every_family() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.report.estimates import compute_estimates
-from medal_judges.eval.scores.scores import load_scores
+from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.dialogues import parse_dialogue
@@ -61,7 +61,7 @@ class ScoredChats:
         """Returns the mean of each graded dimension and the share of chats with each issue, with
         95% intervals, as ``medal report`` does."""
         overall = compute_estimates(
-            load_scores(to_frame(self.judgements))
+            scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
         nothing = Estimate(None, reason="nothing is scored")
         names = [dimension.name for dimension in self.dimensions]

@@ -100,7 +100,7 @@ def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     assert pair.difference.losses == 80
     other = write("other.jsonl", scores(draw(80, 3.1, 2), prefix="x"))
     apart = compare({"a": old, "b": other}).on("overall").pairs[0]
-    assert apart.difference.pairing == "unpaired" and not apart.apart
+    assert apart.difference.pairing == "unpaired" and not apart.is_apart
 
 
 def test_chats_are_scored_and_kept(write: Write, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_chats_are_scored_and_kept(write: Write, tmp_path: Path) -> None:
     found = compare(files, dimensions=["overall"], judge="length", out=out)
     pair = found.on("overall").pairs[0]
     assert pair.difference.pairing == "paired" and pair.difference.shared == 30
-    assert pair.apart and "new is better than old" in found.verdicts()[0]
+    assert pair.is_apart and "new is better than old" in found.verdicts()[0]
     kept = (out / "scores" / "old.jsonl").read_text()
     # A run that was stopped goes on.
     (out / "scores" / "old.jsonl").write_text("".join(kept.splitlines(True)[:7]))
@@ -141,7 +141,7 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     assert compare(file, **options, judge="length").systems == ["a", "b"]
     by_version = {"by": "version", "dimensions": ["overall"]}
     found = compare([file], **by_version, judge="length")
-    assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
+    assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].is_apart
     with pytest.raises(MedalError, match="no column 'user'"):
         compare(file, by="user", judge="length")
     one = write("one.jsonl", rows[:20])
@@ -170,10 +170,12 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
         labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)}),
     )
     plain, corrected = compare(files), compare(files, human=given)
-    assert plain.on("overall").pairs[0].apart and plain.on("overall").basis == "judge"
+    assert (
+        plain.on("overall").pairs[0].is_apart and plain.on("overall").basis == "judge"
+    )
     assert any("By the judge alone" in note for note in plain.notes)
     result = corrected.on("overall")
-    assert result.basis == "people" and not result.pairs[0].apart
+    assert result.basis == "people" and not result.pairs[0].is_apart
     assert [s.labelled for s in result.systems] == [40, 40]
     assert "by human labels" in corrected.verdicts()[0]
     for system in result.systems:
@@ -303,7 +305,7 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
         assert estimate.low is not None and estimate.high is not None
         assert estimate.p_value is not None
         assert (
-            pair.apart
+            pair.is_apart
             == (estimate.p_value < 0.05)
             == (estimate.low > 0 or estimate.high < 0)
         )
@@ -313,7 +315,7 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
         check_comparison(found, gates), means, strict=True
     ):
         low = result.pairs[0].estimate.low or 0.0
-        assert (verdict == "failed") == result.pairs[0].apart == (low > 0), text
+        assert (verdict == "failed") == result.pairs[0].is_apart == (low > 0), text
 
 
 def test_files_without_a_chat_are_an_error_that_shows_the_first_row(

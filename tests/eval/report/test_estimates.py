@@ -17,7 +17,7 @@ from tests.scales import SCALES
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.estimates import ReportEstimates, compute_estimates
 from medal_judges.eval.scores.columns import read_periods
-from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.intervals import Estimate
@@ -52,7 +52,7 @@ def judge(
 def estimates(
     given: list[Judgement], chats: list[Dialogue] | None = None, **asked: Any
 ) -> tuple[Scores, ReportEstimates]:
-    scores = load_scores(to_frame(given), chats, **asked)
+    scores = scores_from_frame(to_frame(given), chats, **asked)
     return scores, compute_estimates(scores, asked.get("by", ()))
 
 

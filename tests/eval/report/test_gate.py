@@ -6,7 +6,7 @@ from tests.scales import SCALES
 from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.estimates import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
-from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import to_frame
@@ -18,7 +18,7 @@ def load(scored: int = 20) -> Scores:
         overall = 4.0 if i < scored else None
         numbers = {"overall": overall, "unsafe": 0.2}
         given.append(Judgement(f"d{i}", "judge:x", numbers, dimensions=SCALES))
-    return load_scores(to_frame(given))
+    return scores_from_frame(to_frame(given))
 
 
 def check(gate: Gate, estimate: Estimate, scored: int = 20) -> GateResult:

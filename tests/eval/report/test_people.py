@@ -11,7 +11,7 @@ from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report
 from medal_judges.eval.scores.labels import add_labels
-from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
@@ -59,7 +59,7 @@ def people(
 
 
 def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
-    scores = load_scores(to_frame(judged))
+    scores = scores_from_frame(to_frame(judged))
     add_labels(scores, rows, "human.jsonl")
     return scores
 
@@ -70,7 +70,7 @@ def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
 ) -> None:
     found = compute_estimates(labelled(judged, people(judged, scale))).total
     truth = float(np.mean([row.scores["overall"] or 0 for row in judged])) - BIAS
-    lead = found.lead("overall")
+    lead = found.best_estimate("overall")
     assert lead.value == pytest.approx(truth, abs=0.05)
     assert lead.low is not None and lead.high is not None
     assert lead.low <= truth <= lead.high and lead.high - lead.low < 0.12
@@ -109,7 +109,7 @@ def test_turns_are_matched_by_their_turn() -> None:
         )
         for turn in (1, 3, 5)
     ]
-    scores = load_scores(to_frame(given))
+    scores = scores_from_frame(to_frame(given))
     row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
     add_labels(scores, [row], "h")
     assert np.flatnonzero(np.isfinite(scores.people["overall"])).tolist() == [1]

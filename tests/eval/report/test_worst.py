@@ -21,7 +21,7 @@ from medal_judges.eval.report.worst import (
     group_by_mechanism,
     mix_mechanisms,
 )
-from medal_judges.eval.scores.scores import load_scores
+from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
@@ -61,7 +61,7 @@ def judgement(id: str, dimensions: Sequence[Dimension], **fields: Any) -> Judgem
 def worst_of(
     judgements: Sequence[Judgement], dialogues: Sequence[Dialogue] | None = None
 ) -> list[WorstChat]:
-    scores = load_scores(to_frame(judgements), dialogues)
+    scores = scores_from_frame(to_frame(judgements), dialogues)
     return collect_worst(scores, judgements, dialogues)
 
 

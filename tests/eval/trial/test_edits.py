@@ -10,7 +10,7 @@ from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.edits import hide, trial_edits
-from medal_judges.eval.trial.trial import make_plan, own_dialogues
+from medal_judges.eval.trial.trial import make_plan, shipped_dialogues
 from medal_judges.records.labelled import LabelledDialogue
 
 OWN = TrialConfig(dialogues=0)
@@ -21,7 +21,7 @@ NOT_IN_ALL = {"lower_case", "hidden_look_alike", "hidden_tags"}
 def edits_of(config: TrialConfig = OWN) -> list:
     rows = [
         LabelledDialogue(dialogue, {}, {}, group=name)
-        for name, by_language in own_dialogues().items()
+        for name, by_language in shipped_dialogues().items()
         for dialogue in by_language.values()
     ]
     return trial_edits(config, Donors.of(rows))
@@ -31,7 +31,7 @@ def edits_of(config: TrialConfig = OWN) -> list:
 def test_every_edit_works_in_every_language(lang: str) -> None:
     for edit in edits_of():
         carried = 0
-        for name, versions in own_dialogues().items():
+        for name, versions in shipped_dialogues().items():
             made = edit.make(versions[lang], np.random.default_rng(0), name)
             if made is None:
                 assert edit.name in NOT_IN_ALL or edit.group == "must_fall", edit.name
@@ -56,7 +56,7 @@ def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:
     for edit in edits_of():
         if edit.group != "attack" or edit.name == "hidden_tags":
             continue
-        for name, by_lang in own_dialogues().items():
+        for name, by_lang in shipped_dialogues().items():
             made = edit.make(by_lang["en"], np.random.default_rng(0), name)
             if made is None or made[1] == by_lang["en"]:
                 continue

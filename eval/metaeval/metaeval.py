@@ -120,7 +120,7 @@ def evaluate(
 ) -> list[JudgedRows]:
     """Returns the agreement of a judge with the labels of ``rows``, one result for each dimension.
 
-    ``judge``: a judge, which scores the rows; or its judgements, alone or joined with the rows.
+    ``judge``: a judge, which scores the rows, or judgements, alone or joined with the rows.
     ``dimensions``: maps each dimension of the rows to the judge's name for it (default: all that
     both have under the same name). ``only``: the metrics to compute, without human ceilings
     (default: all). ``intervals``: whether metrics have intervals. ``about``: further fields of

@@ -36,7 +36,7 @@ ABOUT = {
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",
     "`multilingual`": "`multilingual` (118M, ten languages), in the package",
-    "`geval`": "`geval` with the same 135M",
+    "`geval`": "`geval` with the model of `contrast`",
 }
 # ConTurE's ratings helped to choose these judges (settings.md), and dstc9's test has its dialogues.
 CHOSEN = ("`boxed`, the judge in the package", "`multilingual`")

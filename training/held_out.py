@@ -136,8 +136,8 @@ def summary_table(folder: Path) -> Table | None:
         lines.append([*about, METRICS[record["metric"]], estimate])
     return Table(
         "Agreement with the labels of held-out rows",
-        [*COLUMNS, "statistic", "judge"],
+        [*COLUMNS, "statistic", "value"],
         lines,
-        note="95% intervals are for these chatbots in new conversations. Chance is 0, of AUC 0.50. "
-        "medal benchmark compares judges, also with length and repetition, which are untrained.",
+        note="95% intervals hold for new dialogues with these chatbots. Chance is a ρ of 0 or an "
+        "AUC of 0.50. medal benchmark compares the judge with untrained baselines.",
     )

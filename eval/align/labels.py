@@ -20,8 +20,8 @@ from medal_judges.stats.correlation import Floats
 def choose_label_names(
     rows: Sequence[LabelledDialogue], names: Sequence[str]
 ) -> list[str]:
-    """Returns ``names``, or all names of labels if there are none. Raises ConfigError for rows
-    without labels, and for labels of dialogues and of turns."""
+    """Returns ``names``, or the names of all labels if ``names`` is empty. Raises ConfigError if no
+    row has a label, or if some labels are of dialogues and others of turns."""
     all_names = _all_label_names(rows)
     hint = "Give labels of one kind. Name their column: --label COLUMN=DIMENSION:1..5"
     if not names and not all_names:
@@ -38,11 +38,11 @@ def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
 def rated_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns the dimension that people rated in the label ``name``, on their scale.
+    """Returns a dimension for the label ``name``, on the scale that people used.
 
     ``labelled``: rows with labels. ``judge_dimension``: the judge's dimension of that name, if it
-    has one. Raises ConfigError if the labels are too few, of too few conversations, all equal or on
-    several scales.
+    has one. Raises ConfigError if the labels are too few, of too few conversations, all equal, or
+    on several scales.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
@@ -76,9 +76,9 @@ def _scale_of(
     name: str,
     judge_dimension: Dimension | None,
 ) -> Scale:
-    """Returns the stated scale of the labels ``name``, else that of the judge; ``answers`` [n,
-    annotators] are the labels. Raises ConfigError if there is none, or several, or all labels are
-    equal."""
+    """Returns the scale of the label ``name``: the scale that ``rows`` state, or the judge's if
+    they state none. ``answers``: the labels, shape (rows, annotators). Raises ConfigError if there
+    is no scale, if there are several, or if all labels are equal."""
     low, high = float(np.nanmin(answers)), float(np.nanmax(answers))
     if low == high:
         raise ConfigError(

@@ -45,11 +45,11 @@ Columns = tuple[int, ...]
 
 
 class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A fit to people's scores on [0, 1].
+    """A fit from judges' scores to people's ratings, both on [0, 1].
 
-    A ridge with the penalty ``alpha`` on the standardised ``columns``; without columns the mean. If
-    ``is_curve``, a monotone curve through the only column, which falls if the scores do. ``line``
-    is the fitted Line of the saved judge.
+    It is a ridge with the penalty ``alpha`` on the standardised ``columns`` of scores. Without
+    columns, it is the mean rating. If ``is_curve``, it is a monotone curve through the only column,
+    rising or falling. ``line``: the fitted function, as an aligned judge stores it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """Returns what a user reads of the fit."""
+        """Returns the name of the fit in words, such as ``a line``."""
         if self.is_curve:
             return "a monotone curve"
         if len(self.columns) > 1:
@@ -98,12 +98,13 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What fits learn from, a row for each dialogue.
+    """Scores and ratings that a fit learns from, one row for each dialogue.
 
-    ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and people's ``ratings`` [n,
-    annotators], NaN if missing, on [0, 1]. Folds hold whole ``contexts`` [n] out. ``judge_column``
-    is the column of the judge's score that the labels are about. ``span`` is the width of people's
-    scale.
+    ``inputs``: the names of the columns of ``scores``, MEMBER:DIMENSION. ``scores``: shape (rows,
+    inputs), on [0, 1]. ``ratings``: people's ratings, shape (rows, annotators), on [0, 1], NaN if
+    missing. ``contexts``: the context of each row. A fold of the cross-validation has all rows of a
+    context or none. ``judge_column``: the column of the score that the fit improves. ``span``: the
+    width of people's scale.
     """
 
     inputs: tuple[str, ...]
@@ -115,12 +116,12 @@ class Material:
 
     @property
     def targets(self) -> Floats:
-        """People's mean [n]."""
+        """Returns people's mean rating of each row, shape (rows,)."""
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
     def best_fit(self, rows: Rows) -> Fit:
-        """Returns the best of a line, a curve and ridges, by squared error on held-out contexts of
-        ``rows``, fitted to all of them."""
+        """Returns the best of a line, a monotone curve and several ridges, fitted to ``rows``. The
+        best has the lowest squared error on held-out contexts of these rows."""
         judge = [(self.judge_column,)]
         everything = [tuple(range(len(self.inputs)))]
         grid = [
@@ -137,8 +138,9 @@ class Material:
 
 
 def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
-    """Returns a score of each row of ``material`` by a fit without its context, shape (rows,). The
-    fit is the one that the inner folds choose, or a line through ``columns``."""
+    """Returns a prediction for each row of ``material``, from a fit without the row's context,
+    shape (rows,). With ``columns``, the fit is a line through them. Without, cross-validation on
+    the other contexts chooses the fit."""
     predictions = np.zeros(len(material.scores))
     folds = GroupKFold(FOLDS)
     for learnt, left in folds.split(material.scores, groups=material.contexts):
@@ -152,8 +154,9 @@ def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One line of the proof: the ``error`` (root mean square distance from people's mean, in points
-    of their scale), Spearman's ``rho``, and the ``gain`` of the aligned judge over it."""
+    """How well one set of scores agrees with people. ``error``: the root mean square distance from
+    people's mean rating, in points of their scale. ``rho``: Spearman's correlation. ``gain``: how
+    much lower the error of the aligned judge is."""
 
     name: str
     error: float
@@ -163,10 +166,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What nested cross-validation says of one dimension of ``count`` rows.
+    """What nested cross-validation found about one dimension. ``count``: the number of rows.
 
-    ``fit`` is the name of the fit that is chosen on all rows, ``line`` its line. ``gain`` is that
-    over the measured line ``base``, the better of LINE and MEAN.
+    ``fit``: the name of the fit that is chosen on all rows. ``line``: that fit as a function.
+    ``lines``: the aligned judge and its baselines. ``base``: the name of the better baseline, LINE
+    or MEAN. ``gain``: how much lower the error of the aligned judge is than the error of ``base``.
     """
 
     fit: str
@@ -178,21 +182,22 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Returns whether the gain is above 0 beyond chance."""
+        """Returns whether the aligned judge is better than the baseline ``base``, beyond chance."""
         return is_beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
-        """Returns whether labels fall as the judge's scores rise, beyond chance (1%)."""
+        """Returns whether ratings fall as the judge's scores rise, beyond chance (1%)."""
         rho = self.line_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
     def line_of(self, name: str) -> Measured:
-        """Returns the line of the proof with this name."""
+        """Returns the entry of ``lines`` with this ``name``."""
         return next(line for line in self.lines if line.name == name)
 
     def notes(self) -> list[str]:
-        """Returns what a simpler judge does, if the aligned one is not shown to be better."""
+        """Returns sentences on simpler judges that are as good, if the aligned judge is not shown
+        to be better."""
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -210,12 +215,13 @@ class Proof:
 
 
 def is_beyond_chance(gain: Estimate) -> bool:
-    """Says whether the whole interval of a gain is above 0."""
+    """Returns whether the whole interval of ``gain`` is above 0."""
     return gain.low is not None and gain.low > EQUAL
 
 
 def prove(material: Material) -> Proof:
-    """Returns the fit that is chosen on all rows of ``material``, with its errors out of fold."""
+    """Returns the fit that is chosen on all rows of ``material``, with errors that are measured on
+    held-out contexts."""
     y = material.targets
     units = {
         ALIGNED: held_out_predictions(material, None),
@@ -250,8 +256,8 @@ def prove(material: Material) -> Proof:
 
 
 def _single_rating_lines(material: Material) -> list[Measured]:
-    """Returns the line of each rating against the mean of the others of its row, if there are
-    any."""
+    """Returns how well a single rating agrees with the mean of the other ratings of its row. The
+    list is empty if no row has two ratings."""
     ratings = material.ratings
     has_rating = np.isfinite(ratings)
     counts = has_rating.sum(axis=1)
@@ -283,9 +289,10 @@ def _measure(
 def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns by how much the error is smaller with the squared errors ``aligned`` than with
-    ``baseline``, of shape (rows,), and its standard error. Interval and p-value are by the
-    jackknife over the contexts of ``material``."""
+    """Returns how much lower the root mean square error of ``aligned`` is than that of
+    ``baseline``, with interval and p-value. Also returns the standard error of this gain. Both
+    arguments are squared errors, shape (rows,). The jackknife leaves out the contexts of
+    ``material``."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
@@ -306,8 +313,9 @@ def estimate_gain(
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The outcome of ``align``: ``proofs`` by dimension, on the scales of ``dimensions``, and the
-    ``judge`` of the dimensions with a gain beyond chance; None if there are none."""
+    """The result of ``align``. ``proofs``: what was found about each dimension. ``dimensions``: the
+    scale of each dimension. ``judge``: the aligned judge, of the dimensions with a gain beyond
+    chance. None if no dimension has one."""
 
     judge: HybridJudge | None
     dimensions: Mapping[str, Dimension]
@@ -315,7 +323,7 @@ class Alignment:
     facts: Mapping[str, object]
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of align.json, which a model card shows."""
+        """Returns the content of align.json, which the model card shows."""
         dimensions: dict[str, Any] = {}
         for name, proof in self.proofs.items():
             dimensions[name] = {
@@ -331,7 +339,8 @@ class Alignment:
         return {**self.facts, "judge_written": written, "dimensions": dimensions}
 
     def table(self) -> Table:
-        """Returns the error of each fit on chats that it has not seen, a row for each dimension."""
+        """Returns a table with a row for each dimension: the errors of the judge, the baselines and
+        the aligned judge, on held-out chats."""
         columns = {"Dimension": "", "Chats": "", "As it is": AS_IS, "Line": LINE}
         columns |= {"Mean": MEAN, "Length": LENGTH, "Aligned": ALIGNED}
         rows: list[Row] = []
@@ -344,8 +353,9 @@ class Alignment:
         return Table(title, [*columns, "ρ, aligned"], rows)
 
     def printout(self, folder: Path) -> Printout:
-        """Returns what the terminal shows: the answer, the errors, and what to type next, or where
-        ``folder`` holds the proof."""
+        """Returns what the terminal shows: the answer, the table of errors, and the command to use
+        the aligned judge. Without an aligned judge, the last line is the path of align.json in
+        ``folder``."""
         answer, *notes = self.sentences()
         notes.append(str(self.facts.get("notes", "")))
         foot = str(folder / "align.json")
@@ -354,8 +364,8 @@ class Alignment:
         return Printout([self.table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
-        """Returns for each dimension whether the labels improve the judge, by how much and over
-        what."""
+        """Returns for each dimension a sentence that says whether the labels improve the judge, and
+        by how much."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

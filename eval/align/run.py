@@ -53,18 +53,19 @@ def align(
     keep_anyway: bool = False,
     **options: Any,
 ) -> Alignment:
-    """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures it on labels that
-    it has not seen.
+    """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures the fit on
+    held-out labels.
 
-    Tries a line and a monotone curve of the judge's score, and ridges over the judge's scores,
-    ``boxed``, length and repetition. Nested cross-validation chooses and measures. A dimension is
-    aligned if its error falls beyond chance below that of the judge after a line, and of the mean
-    label; or with ``keep_anyway``.
+    Tries a line and a monotone curve of the judge's score, and ridges over the scores of the judge,
+    of ``boxed``, of length and of repetition. Nested cross-validation chooses the best fit and
+    measures it. A dimension is aligned if the error of the best fit is lower, beyond chance, than
+    two errors: of the judge after a line, and of the mean label. With ``keep_anyway``, every
+    dimension is aligned.
 
-    ``dimensions`` are the labels to use (default: all); one that the judge does not score is learnt
-    from its other scores. ``options`` go to ``Judge.from_pretrained``. The judge and align.json are
-    saved in the folder ``out``. Raises ConfigError for labels that teach nothing, before the judge
-    is asked.
+    ``dimensions``: the labels to use (default: all). A dimension that the judge does not score is
+    learnt from its other scores. ``options`` go to ``Judge.from_pretrained``. The aligned judge and
+    align.json are saved in the folder ``out``. Raises ConfigError for labels that teach nothing,
+    before the judge scores a chat.
 
     >>> from medal_judges import align
     >>> align("length", "labelled.jsonl", "aligned")
@@ -118,7 +119,8 @@ def _rated_dimensions(
     names: Sequence[str],
     judge_dimensions: Mapping[str, Dimension],
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each label. Raises ConfigError for labels that teach nothing."""
+    """Returns the dimension of each of ``names``, on people's scale. Raises ConfigError for labels
+    that teach nothing."""
     dimensions = {}
     for name in names:
         scored = judge_dimensions.get(name)
@@ -127,7 +129,7 @@ def _rated_dimensions(
 
 
 def _add_packaged_judges(member: Member) -> dict[str, Member]:
-    """Returns the judge with the packaged judges that a ridge may use."""
+    """Returns the judge and the packaged judges whose scores a ridge may use, by name."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
         if name != BOXED or member.judge.name != BOXED:
@@ -142,7 +144,7 @@ def _open_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member
 
 
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
-    """Returns the rows with a label; a text names a file of rows."""
+    """Returns the rows that have a label. ``rows``: rows, or the name of a file."""
     if isinstance(rows, str):
         rows = load_spec(rows)
     labelled: list[LabelledDialogue] = []
@@ -158,10 +160,10 @@ def score_members(
     rows: Sequence[LabelledDialogue],
     folder: Path | None = None,
 ) -> dict[str, Floats]:
-    """Returns the scores of the dialogues of ``rows`` by MEMBER:DIMENSION.
+    """Returns the scores of the dialogues of ``rows`` on [0, 1], by MEMBER:DIMENSION.
 
-    Of ``members``, ``judge`` is asked for ``dimensions`` and the others for overall. With a
-    ``folder`` the judge's judgements are stored there.
+    The member ``judge`` scores ``dimensions``. All other ``members`` score ``overall``. With
+    ``folder``, the judge's judgements are stored there, and a second run reads them.
     """
     dialogues = [row.dialogue for row in rows]
     level: ScoreLevel = "dialogue"
@@ -187,8 +189,8 @@ def score_members(
 def material_of(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> Material:
-    """Returns what fits learn from: the ``rows`` with a label of ``dimension`` and all ``scores``.
-    Raises CoverageError if fewer than MIN_LABELS rows have both."""
+    """Returns what a fit learns from: the ``rows`` that have a label of ``dimension`` and all of
+    ``scores``. Raises CoverageError if there are fewer than MIN_LABELS such rows."""
     name = dimension.name
     matrix = np.column_stack(list(scores.values()))
     has_label = np.array([row.has_label(name) for row in rows])
@@ -220,8 +222,9 @@ def material_of(
 def _judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
-    """Returns the column of the judge's score that labels of ``name`` are about: its dimension of
-    that name, else its ``overall``, else the one that correlates most with the labels."""
+    """Returns the index of the judge's score that the labels ``name`` are about. It is the
+    dimension of that name if the judge has one, or its ``overall``. Without either, it is the score
+    that correlates most with ``targets``, people's mean ratings."""
     for dimension in (name, "overall"):
         if f"judge:{dimension}" in inputs:
             return inputs.index(f"judge:{dimension}")
@@ -234,8 +237,9 @@ def _judge_column(
 def _aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Returns the judge of the dimensions with a gain beyond chance, or of all, with the members
-    that they use; None if there is no dimension."""
+    """Returns a judge of the dimensions with a gain beyond chance, or of all dimensions if
+    ``keep_anyway``. It has only the ``members`` that its dimensions use. Returns None if no
+    dimension is left."""
     lines = {}
     names = {"judge"}
     for name, proof in result.proofs.items():
@@ -254,7 +258,8 @@ def _aligned_judge(
 
 
 def _save(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> None:
-    """Writes the proof and, if there is one, the judge and what its card says of the labels."""
+    """Writes align.json to ``folder``. If there is an aligned judge, also saves it, with its model
+    card."""
     write_json(folder / "align.json", result.to_record())
     if result.judge is None:
         return

@@ -40,16 +40,18 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge, by exactly one of ``path`` and ``predictions``. ``name`` is its name in the tables.
+    """A judge of a benchmark. It has either a ``path`` or ``predictions``. ``name``: its name in
+    the tables.
 
-    ``path`` is a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of configs/judges/, which
-    is loaded with ``options``. ``predictions`` maps sets to files of its judgements, or to CSV
-    tables of ``id``, ``turn`` (turn level) and scores. ``dimensions`` maps a dimension of the sets
-    (or an injected issue) to the judge's name for it, and overrides the set's mapping. ``optional``
-    skips the judge with a note if its folder, weights, package or key are missing.
+    ``path``: a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of configs/judges/. The
+    judge is loaded with ``options``. ``predictions``: maps a set to a file of the judge's
+    judgements, or to a CSV table of ``id``, ``turn`` (at turn level) and scores. ``dimensions``:
+    maps a dimension of the sets (or an injected issue) to the judge's name for it, and overrides
+    the mapping of the set. ``optional``: whether to skip the judge, with a note, if its folder,
+    weights, package or key is missing.
 
-    ``published_as`` is the judge's key in configs/published.yaml. ``model`` is the name of its
-    model there, and is needed only if its language model or encoder has another name.
+    ``published_as``: the judge's key in configs/published.yaml. ``model``: the name of its model
+    there, needed only if its language model or encoder has another name.
     """
 
     name: str
@@ -63,15 +65,18 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """Labelled rows. ``view`` turns ABC-Eval's turns into issues of whole dialogues, or says that
-    the rows are of ``medal data plant`` (``planted``).
+    """A set of labelled rows. ``view``: how to read them. ``planted`` is for rows of ``medal data
+    plant``, ``abceval_issues_by_dialogue`` turns ABC-Eval's labels of turns into issues of
+    dialogues, ``rows`` changes nothing.
 
-    ``level``: rows rated as whole dialogues or by their last turn; ``last`` judges the last turn of
-    rows that are rated as dialogues. ``dimensions`` maps a dimension of the set to the judge's (a
-    list if the names are equal). ``groups``: the groups whose rows are used (none: all). ``limit``:
-    the first rows that are used. ``optional``: skip the set with a note if its data is missing.
-    ``published``: models (``gpt-4.1``) whose labels the rows hold, in ``machine_labels``, to show
-    beside the judges. ``published_as``: the set's name in configs/published.yaml.
+    ``level``: whether people rated whole dialogues (``dialogue``) or last turns (``turn``). With
+    ``last``, people rated dialogues but the judge scores the last turn. ``dimensions``: maps a
+    dimension of the set to the judge's name for it. A list means that the names are equal.
+    ``groups``: the groups whose rows are used (default: all). ``limit``: the maximum number of
+    rows, from the first. ``optional``: whether to skip the set, with a note, if its data is
+    missing. ``published``: models (``gpt-4.1``) whose labels are in the rows under
+    ``machine_labels``, to show beside the judges. ``published_as``: the set's name in
+    configs/published.yaml.
     """
 
     name: str
@@ -97,8 +102,8 @@ class SetConfig(ChatFileConfig):
 class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
-    ``device`` and ``llm`` (the language model) apply to judges whose ``options`` set neither.
-    ``published``: papers whose figures are shown beside ours (``diet``, ``meep``, ``medal``,
+    ``device`` and ``llm`` (the language model) apply to judges whose ``options`` do not set them.
+    ``published``: papers whose metrics are shown beside ours (``diet``, ``meep``, ``medal``,
     ``oralis``).
     """
 

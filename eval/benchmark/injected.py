@@ -45,10 +45,10 @@ def injected_table(
     answers: Iterable[Answers],
     min_coverage: float,
 ) -> Table:
-    """Returns one line for each issue and judge, by issue.
+    """Returns a table with a row for each issue and judge: how well the judge notices the issue.
 
-    ``name`` is the set's, ``rows`` are of ``medal data plant``, ``answers`` of each judge. Below
-    ``min_coverage`` there are no metrics.
+    ``name``: the name of the set. ``rows``: made by ``medal data plant``. ``answers``: one for each
+    judge. If coverage is below ``min_coverage``, a row has no metrics.
     """
     lines: list[Row] = []
     for judge_answers in answers:
@@ -82,7 +82,8 @@ def injected_table(
 
 
 def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
-    """Returns the metrics of one issue, in the order of INJECTED_COLUMNS."""
+    """Returns the metrics of one issue and judge, in the order of INJECTED_COLUMNS. ``rows``: a
+    table with the columns of _FIELDS."""
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
     against = [_f1_and_auc(planted, contrasts) for contrasts in (clean, controls)]
@@ -98,13 +99,15 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
 
 
 def share_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
-    """Returns the mean of ``values``, shares of the rows, with an interval by conversation."""
+    """Returns the mean of ``values``, which are 0 or 1 for each of ``rows``. The interval leaves
+    out whole conversations."""
     numbers = values.to_numpy(float)
     return share_of(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
 def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
-    """Returns F1+ and AUC of injected rows against contrasts."""
+    """Returns F1+ and AUC for telling ``planted`` rows from ``contrasts``, which are clean rows or
+    matched controls."""
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)

@@ -43,8 +43,8 @@ Rows = list[ResultRow]  # the judges on one set and dimension
 
 
 def benchmark_page(benchmark: Benchmark) -> Page:
-    """Returns report.html of ``benchmark`` with its tables and figures, and what the terminal
-    shows."""
+    """Returns the page report.html of ``benchmark``, with its tables and figures, and with what the
+    terminal shows."""
     by_task: dict[tuple[str, str], Rows] = {}
     for row in benchmark.rows:
         by_task.setdefault((row.set_name, row.dimension), []).append(row)
@@ -102,7 +102,8 @@ def benchmark_page(benchmark: Benchmark) -> Page:
 def _printout(
     benchmark: Benchmark, headlines: Sequence[Rows], tasks: Sequence[Rows]
 ) -> Printout:
-    """Returns the answer on the first of the ``headlines``, one table, and what was skipped."""
+    """Returns what the terminal shows: a sentence on the best judge of the first of ``headlines``,
+    one table, and what was skipped."""
     notes = [text for name, text in benchmark.facts if name == NOTE]
     if not tasks:
         return Printout(benchmark.tables, notes[:_NOTES])
@@ -132,8 +133,8 @@ def _printout(
 
 
 def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns the ``metric`` of ``estimates``, of the judge and set of ``row``. Below the minimum
-    coverage it has no value but a reason."""
+    """Returns the ``metric`` in ``estimates``. If the coverage of ``row`` is too low, the estimate
+    has a reason instead of a value."""
     if row.under_floor:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
         return Estimate(None, reason=f"{reason}: no estimate")
@@ -141,8 +142,8 @@ def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
 
 
 def _ranking_estimate(row: ResultRow) -> Estimate:
-    """Returns the estimate that ranks the judge, without a value if fewer than 10 rows are
-    scored."""
+    """Returns the metric that ranks the judge of ``row``. If fewer than 10 rows are scored, the
+    estimate has a reason instead of a value."""
     if row.scored < MIN_ROWS:
         reason = f"{row.scored} rows, fewer than {MIN_ROWS}: no rank"
         return Estimate(None, reason=reason)
@@ -150,14 +151,15 @@ def _ranking_estimate(row: ResultRow) -> Estimate:
 
 
 def _rank_key(row: ResultRow) -> float:
-    """Returns a number that is smaller for better judges, infinite without an estimate."""
+    """Returns a number to sort judges by. It is lower for better judges, and infinite without an
+    estimate."""
     value = _ranking_estimate(row).value
     return math.inf if value is None else -value
 
 
 def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
-    """Returns the human ceiling of ``metric`` on a set: of the first of its ``rows`` whose ceiling
-    has a value."""
+    """Returns the human ceiling of ``metric``. ``rows``: the results of all judges on a set. The
+    first that has a ceiling is used."""
     ceiling = Estimate(None, reason="no human ceiling: one annotator a row")
     for row in rows:
         ceiling = row.ceiling.get(metric, ceiling)
@@ -170,8 +172,9 @@ def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
 
 
 def _matrix_table(tasks: Sequence[Rows]) -> Table:
-    """Returns the headline metric of every judge in each of ``tasks``, the best first by its rank
-    in the first one. Below is the human ceiling."""
+    """Returns a table of judges by tasks, with the metric that ranks judges. Each of ``tasks`` is a
+    dimension of a set. Judges are sorted by their metric in the first task. The last row is the
+    human ceiling."""
     sets = dict.fromkeys(rows[0].set_name for rows in tasks)
     columns = ["Judge"]
     lines: dict[str, list[Cell]] = {}
@@ -199,8 +202,8 @@ def _matrix_table(tasks: Sequence[Rows]) -> Table:
 
 
 def dimension_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns the judges on one dimension of one set, with the human ceiling below. ``rows`` are
-    the estimates of each judge, the best first."""
+    """Returns a table of the judges on one dimension of a set. The last row is the human ceiling.
+    ``rows``: the result of each judge, the best first."""
     headline = rows[0].headline
     metrics = [name for name in rows[0].metrics if name != headline]
     has_others = any(row.metrics[headline].beside for row in rows)
@@ -227,8 +230,8 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
-    """Returns the CSV files of all metrics, in full precision. Rows below the minimum coverage keep
-    their metrics there."""
+    """Returns CSV files of all metrics in full precision, over all rows and by language. They
+    include results whose coverage is too low for the page."""
     metric_lines: list[list[object]] = []
     language_lines: list[list[object]] = []
     for row in rows:
@@ -262,8 +265,8 @@ def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
 
 
 def _language_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a row for each language with the headline metric of each judge and the human ceiling
-    (MEDAL, Figures 4, 11 and 14)."""
+    """Returns a table with a row for each language: the metric that ranks judges, for each judge,
+    and the human ceiling (MEDAL, Figures 4, 11 and 14)."""
     metric = rows[0].headline
     sizes: dict[str, int] = {}
     ceilings: dict[str, Estimate] = {}
@@ -292,8 +295,8 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
-    """Returns how well judges order the chatbots: a table for each set and dimension, the best
-    judge first."""
+    """Returns a table for each set and dimension on how well judges order chatbots. The best judge
+    comes first."""
     tables: dict[str, Table] = {}
     columns = ("Judge", "Pairwise accuracy", "Chatbots", "Rows")
     best_first = sorted(
@@ -311,8 +314,8 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 
 
 def _chart(rows: Sequence[ResultRow]) -> Figure:
-    """Returns the headline metric of each judge with its interval, the judge like for like and the
-    human ceiling."""
+    """Returns a figure with a row for each judge: its metric with the interval, its metric like for
+    like, and the human ceiling."""
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_of(row, row.metrics, metric) for row in rows]

@@ -44,12 +44,14 @@ Published = dict[str, Any]  # a row of configs/published.yaml
 
 
 def read_published() -> list[Published]:
-    """Returns the published correlations with people, the rows of configs/published.yaml.
+    """Returns the published correlations with people, from configs/published.yaml. Each is a
+    mapping.
 
-    ``judge`` and ``variant`` name the judge, ``model`` its language model. ``key`` is the name for
-    ``published_as`` in a config: its ``paper``, judge and variant (``diet/fed``; of the paper's own
-    judge ``diet/craft-cll``, ``medal``). ``models``: all names of the model. ``differs``: marks of
-    what our method and data do otherwise.
+    ``judge`` and ``variant`` name the judge, ``model`` its language model. ``models``: all names of
+    that model. ``key``: what ``published_as`` in a config refers to. It consists of ``paper``,
+    judge and variant, such as ``diet/fed``. If the judge is named like its paper, the key has the
+    name once: ``medal``. ``differs``: keys of the ways in which our method and data differ from the
+    paper's.
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -67,10 +69,9 @@ def read_published() -> list[Published]:
 
 
 def is_same_model(name: str, other_name: str) -> bool:
-    """Returns whether ``name`` and ``other_name`` are of one model, apart from owner, date and
-    case.
+    """Returns whether two names are of the same model. Owner, date and case do not count.
 
-    >>> same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
+    >>> is_same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
     True
     """
     return _bare_name(name) == _bare_name(other_name)
@@ -81,7 +82,8 @@ def _bare_name(model: str) -> str:
 
 
 def check_published(config: BenchmarkConfig) -> None:
-    """Raises ConfigError if ``config`` names a paper, judge or set that is not published."""
+    """Raises ConfigError if ``config`` refers to a paper, judge or set that is not in
+    configs/published.yaml."""
     rows = read_published()
     _require_published(rows, "paper", "published", config.published)
     judges = [judge.published_as for judge in config.judges]
@@ -101,8 +103,9 @@ def _require_published(
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
-    """Returns the published metrics on the sets of ``config``: a line for each of our judges that
-    they belong to, or a line that says why there is none. ``rows``: our estimates."""
+    """Returns a table of published metrics beside ours, on the sets of ``config``. A published
+    metric has a row for each of our judges of the same method and model. Without such a judge, its
+    row says why there is none. ``rows``: our results."""
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     lines: list[Row] = []
     used: set[str] = set()
@@ -148,7 +151,8 @@ def _join_marks(marks: Iterable[str]) -> str:
 def _matching_sets(
     config: BenchmarkConfig, published: Published
 ) -> Iterator[tuple[SetConfig, str]]:
-    """Yields the sets and their dimensions that a published row is about."""
+    """Yields each set of ``config`` that the metric ``published`` was computed on, with the set's
+    name for the dimension."""
     for set_config in config.sets:
         is_turn_level = set_config.level != "dialogue"
         if set_config.published_as != published["set"]:
@@ -163,8 +167,8 @@ def _matching_sets(
 def _matching_judges(
     config: BenchmarkConfig, set_config: SetConfig, published: Published
 ) -> Iterator[tuple[str, str | None, list[str]]]:
-    """Yields the judges that stand for a published row, each with its model, if its config states
-    it, and what differs."""
+    """Yields the name of each judge of ``config`` with the method of the metric ``published``. Also
+    yields its model if the config states it, and keys of what differs from the paper."""
     other_rows = []
     if _method(set_config) not in _shipped_methods("sets", published["set"]):
         other_rows = ["data"]
@@ -181,7 +185,8 @@ def _matching_judges(
 
 
 def _is_by_model(published: Published, row: ResultRow, model: str | None) -> bool:
-    """Returns whether a row of ours is by the model of the published row."""
+    """Returns whether the judge of ``row`` uses the model of the metric ``published``. ``model``:
+    the model that our config states."""
     ours = model or _model_of(row)
     return any(is_same_model(ours, name) for name in published["models"])
 
@@ -193,8 +198,8 @@ def _model_of(row: ResultRow) -> str:
 
 @cache
 def _shipped_methods(kind: str, name: str) -> list[object]:
-    """Returns the methods of the judges, or the rows of the sets (``kind``), that stand for
-    ``name`` in the shipped benchmarks."""
+    """Returns the methods of all judges, or the row selections of all sets, that are
+    ``published_as`` ``name`` in the shipped benchmarks. ``kind``: ``judges`` or ``sets``."""
     shipped = []
     for benchmark in shipped_names("benchmark"):
         config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")
@@ -205,7 +210,8 @@ def _shipped_methods(kind: str, name: str) -> list[object]:
 
 
 def _method(part: JudgeConfig | SetConfig) -> object:
-    """Returns what a judge does, without its model, or which rows a set has."""
+    """Returns what ``part`` does: the settings of a judge without its model, or the settings that
+    select the rows of a set."""
     if isinstance(part, SetConfig):
         return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
     options = {name: value for name, value in part.options.items() if name != "llm"}

@@ -35,8 +35,8 @@ NOTE = "Note"  # the name of a fact
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """Loaded sets, and the answers of all judges by set. ``notes``: which sets and judges were
-    skipped, and why."""
+    """The loaded sets of a benchmark, and the answers of all judges by set. ``notes``: which sets
+    and judges were skipped, and why."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -46,7 +46,8 @@ class BenchmarkRun:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The content of results.json and the page. ``facts``: (label, value) pairs on its making."""
+    """The results of a benchmark, as in results.json and on the page. ``facts``: (name, value)
+    pairs on how they were made."""
 
     title: str
     rows: Sequence[ResultRow]
@@ -55,15 +56,15 @@ class Benchmark:
     systems: Sequence[SystemAgreement] = ()
 
     def write(self, path: Path) -> Path:
-        """Writes everything as JSON and returns the ``path``."""
+        """Writes the results as JSON to ``path`` and returns the path."""
         record = asdict(replace(self, tables=()))
         record["tables"] = [table.to_record() for table in self.tables]
         return write_json(path, record)
 
 
 def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
-    """Returns all metrics and tables of ``run``. ``command`` is what was typed. Raises MedalError
-    if a judgement is of a row that is not in its set."""
+    """Returns the metrics and tables of ``run``. ``command``: what the user typed. Raises
+    MedalError if a judgement is of a row that is not in its set."""
     config = run.config
     evaluations: list[JudgedRows] = []
     tables: list[Table] = []
@@ -104,7 +105,7 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
 def _facts(
     run: BenchmarkRun, rows: Sequence[ResultRow], command: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields how the benchmark was made."""
+    """Yields (name, value) pairs on how the benchmark was made."""
     clusters = {row.set_name: row.clusters for row in rows}
     units = ", ".join(f"{name} by {unit}" for name, unit in clusters.items())
     yield "Made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())

@@ -61,13 +61,13 @@ def benchmark(
     judges: Sequence[str] = (),
     **options: Any,
 ) -> Benchmark:
-    """Runs judges over sets and compares them with people, as ``medal benchmark`` does.
+    """Runs judges on labelled sets and compares them with people, as ``medal benchmark`` does.
 
-    ``config`` is a YAML file or the name of one in configs/benchmark/, ``overrides`` are
-    ``field=value``, ``judges`` further judges (``contrast``, ``mine=runs/judge``), ``options``
-    further BenchmarkOptions. Writes predictions, results.json and report.html to the config's
-    output_dir. Predictions of an earlier run are used again. Raises ConfigError if there is no
-    judge or no set.
+    ``config``: a YAML file, or the name of one in configs/benchmark/. ``overrides``:
+    ``field=value``. ``judges``: further judges (``contrast``, ``mine=runs/judge``). ``options``:
+    further fields of BenchmarkOptions. Writes predictions, results.json and report.html to the
+    output_dir of the config. Reads the predictions of an earlier run. Raises ConfigError if there
+    is no judge or no set.
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
@@ -85,8 +85,8 @@ def benchmark(
 def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[Benchmark, Path]:
-    """Returns the results of a benchmark and its folder, where it writes predictions and
-    results.json. ``bar`` shows the progress of ``options``' judges."""
+    """Runs a benchmark and writes predictions and results.json to its folder. Returns the results
+    and the folder. ``bar``: shows the progress of all judges."""
     config = _load_config(options)
     run = prepare_run(config)
 
@@ -108,7 +108,8 @@ def run_benchmark(
 
 
 def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
-    """Returns the config with the further judges of the options."""
+    """Returns the config of a benchmark, with the further judges of ``options``. Raises ConfigError
+    if there is no judge."""
     overrides = list(options.overrides)
     if options.out is not None:
         # JSON is YAML in which a text stays a text: a folder can be named 2026, or "a: b".
@@ -132,8 +133,9 @@ def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
 
 
 def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
-    """Returns a run with the sets of ``config``. Missing optional sets become notes. Raises
-    ConfigError if no set is left, or if a judge maps a dimension that no set has."""
+    """Loads the sets of ``config`` and returns a run without answers. An optional set that is
+    missing becomes a note. Raises ConfigError if no set is left, or if a judge maps a dimension
+    that no set has."""
     check_published(config)
     run = BenchmarkRun(config)
     dimensions: set[str] = set()
@@ -175,11 +177,11 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Fills ``run.answers``: scores every set with every judge, or reads its predictions, then
-    reads the labels by models.
+    """Fills ``run.answers`` for every set. Each judge scores the set, or its predictions are read.
+    The labels by models that the rows contain are added as answers.
 
-    Loads one judge at a time. A missing optional judge becomes a note. Raises JudgeLoadError,
-    NotAvailableError or MissingExtraError for any other missing judge.
+    One judge is loaded at a time. An optional judge that is missing becomes a note. Raises
+    JudgeLoadError, NotAvailableError or MissingExtraError if another judge is missing.
     """
     for config in run.config.judges:
         for name, path in config.predictions.items():
@@ -213,7 +215,8 @@ def _score_sets(
     options: BenchmarkOptions,
     progress: Callable[[str, int], None],
 ) -> None:
-    """Scores every set with one judge. Raises the errors of a judge that cannot be loaded."""
+    """Scores every set of ``run`` with the judge of ``config``. Raises JudgeLoadError,
+    NotAvailableError or MissingExtraError if the judge cannot be loaded."""
     choice = _choose_judge(run.config, config)
     trained_on = training_chats(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
@@ -253,8 +256,8 @@ def _score_sets(
 
 
 def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
-    """Returns the choice of ``judge``, with the benchmark's language model and device if it uses
-    one."""
+    """Returns the choice of ``judge``, with the language model and the device that ``config`` sets
+    for all judges. The language model is left out for a judge that uses none."""
     overrides = []
     if config.llm is not None and choose_judge(judge.path).uses_llm:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))
@@ -269,8 +272,8 @@ def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
 ) -> Answers:
-    """Returns the answers in a file of predictions. Labels of other chats than the judged ones
-    become notes. Raises DataError for a score outside its scale."""
+    """Returns the answers of a judge from a file of predictions. Labels of other chats than the
+    judged ones become notes. Raises DataError for a score outside its scale."""
     data = run.sets[set_name]
     if path.suffix == ".csv":
         judgements = read_metric_table(config, data, path)
@@ -310,12 +313,12 @@ def _read_predictions(
 def read_metric_table(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
-    """Returns the scores in ``path`` of somebody's own metric, the judge of ``config``.
+    """Returns the scores in ``path``, a CSV table of a metric from elsewhere, as judgements.
+    ``config`` names the metric as a judge.
 
-    The CSV table has a column ``id``, at turn level ``turn``, and columns of scores. A single
-    column of scores is of the single dimension of ``data``.
-
-    Raises DataError for a table of other columns, or a score that is not a number.
+    The table has a column ``id``, at turn level a column ``turn``, and columns of scores. If there
+    is one column of scores and ``data`` has one dimension, the column is of that dimension. Raises
+    DataError if a column is missing, and for a score that is not a number.
     """
     if not path.is_file():
         raise DataError(path, None, "no such file. Check the path")
@@ -370,9 +373,9 @@ def _match_dimensions(
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
 ) -> dict[str, str]:
-    """Returns the set's dimensions that the judge has, with the judge's names for them; the others
-    become a note. Raises ConfigError if ``config`` maps to a dimension that the judge does not
-    have."""
+    """Maps each dimension of the set that the judge scores to the judge's name for it. Dimensions
+    that the judge does not score become a note. Raises ConfigError if ``config`` names a dimension
+    that the judge does not score."""
     for judge_dimension in config.dimensions.values():
         if judge_dimension not in judge_dimensions:
             raise ConfigError(
@@ -396,7 +399,7 @@ def _match_dimensions(
 
 
 def to_file_name(name: str) -> str:
-    """Returns ``name`` as a file name, escaped as in a URL."""
+    """Returns ``name`` as a file name, with other characters escaped as in a URL."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):
         return "%2E" + quoted[1:]

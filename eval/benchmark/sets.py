@@ -21,9 +21,9 @@ from medal_judges.records.signature import Signature, content_hash
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSet:
-    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: the
-    dimensions to compare, with the judge's names for them. ``left_out``: rows of the source that
-    are not in the set. ``is_injected``: whether the rows are of ``medal data plant``."""
+    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: maps a
+    dimension to compare to the judge's name for it. ``left_out``: rows of the source that are not
+    in the set. ``is_injected``: whether the rows were made by ``medal data plant``."""
 
     rows: Sequence[LabelledDialogue]
     data: str
@@ -35,8 +35,8 @@ class BenchmarkSet:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The judgements of one set by one judge. ``names``: the dimensions to compare, with the
-    judge's names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known."""
+    """The judgements of a set by one judge. ``names``: maps a dimension to compare to the judge's
+    name for it. ``scales``: (lowest, highest) of each dimension of the judge that is known."""
 
     judge: str
     signature: str
@@ -46,10 +46,11 @@ class Answers:
 
 
 def load_set(config: SetConfig) -> BenchmarkSet | str:
-    """Loads a set. If its data is missing, returns the reason as text for an optional set.
+    """Loads the set that ``config`` describes. If the set is optional and its data is missing,
+    returns the reason as text.
 
-    Raises SourceError or DataError for another set without data, and ConfigError if no row is left
-    or no row has a dimension of ``config``.
+    Raises SourceError or DataError if the data of a set that is not optional is missing. Raises
+    ConfigError if no row is left, or if no row has one of the dimensions.
     """
     from medal_judges.data_prep.sources.registry import load_spec
 
@@ -113,7 +114,8 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
 
 def _to_turn_row(row: LabelledDialogue) -> LabelledDialogue:
-    """Returns the row of a dialogue as one of its last answer, without the turns after it."""
+    """Returns a row of level turn, about the last answer of the dialogue. The turns after that
+    answer are removed."""
     turns = row.dialogue.turns
     for end in range(len(turns), 0, -1):
         if turns[end - 1].role == "assistant":
@@ -133,8 +135,8 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
 def published_answers(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> Answers:
-    """Returns the labels that the model ``labeller`` gave the ``rows`` of the set ``config``, as a
-    judge's answers. Raises ConfigError if no row has any."""
+    """Returns the labels by the model ``labeller`` that ``rows`` contain, as if they were a judge's
+    answers. Raises ConfigError if no row has such labels."""
     judgements = []
     names: dict[str, str] = {}
     for row in rows:
@@ -163,8 +165,9 @@ def published_answers(
 
 
 def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
-    """Returns the row's labels by a model, in ``machine_labels`` (dimension, then model, then
-    label) or in ``earlier_labels`` (what ``medal label`` wrote before people rated the row)."""
+    """Returns the labels of ``row`` by the model ``labeller``, by dimension. They are in
+    ``machine_labels`` (by dimension and model) or in ``earlier_labels`` (by ``medal label``, before
+    people rated the row)."""
     values: dict[str, Any] = {}
     for name, by_model in row.extra.get("machine_labels", {}).items():
         for model, value in by_model.items():
@@ -184,5 +187,5 @@ def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:
-    """Returns 12 hex digits that identify the content of the rows, whatever their order."""
+    """Returns 12 hex digits that identify the content of ``rows``, in any order."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))

@@ -58,12 +58,12 @@ def compare(
 ) -> SystemComparison:
     """Returns which system is better on each dimension.
 
-    ``judge`` replaces the one that ``options`` name. ``reading`` counts bad rows. ``progress`` is
-    called with the number of chats that were judged since the last call. Writes nothing but the
-    scores of chats.
+    ``judge``: used in place of the judge that ``options`` name. ``reading`` counts unreadable rows.
+    ``progress`` is called with the number of chats judged since its last call. Nothing is written
+    but the scores of chats.
 
-    Raises MedalError for one system only, files scored by different judges, and labels that fit no
-    dialogue.
+    Raises MedalError if there is only one system, if files were scored by different judges, or if
+    no label fits a dialogue.
 
     >>> from medal_judges import CompareOptions, compare
     >>> files = ["old=old.jsonl", "new=new.jsonl"]
@@ -115,9 +115,9 @@ def compare(
 def _correct_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
-    """Returns the ``results`` with the best system first, and the number of comparisons of means.
-    Holm's correction is over all comparisons of means, and separately over all comparisons of
-    shares of bad scores."""
+    """Returns ``results`` with p-values corrected by Holm and the best system first. Also returns
+    the number of comparisons of means. The correction is over all comparisons of means, and
+    separately over all comparisons of shares of bad scores."""
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):
@@ -136,7 +136,8 @@ def _correct_and_sort(
 
 
 def _missing_notes(result: ComparedOn) -> list[str]:
-    """Says what is missing from a result."""
+    """Returns sentences on what is missing from ``result``: labels for a correction, or systems
+    without scores."""
     notes = []
     if result.uncorrected:
         notes.append(f"not corrected by human labels: {result.uncorrected}.")
@@ -148,13 +149,12 @@ def _missing_notes(result: ComparedOn) -> list[str]:
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Returns by dimension the human means on the judge's scale, shape (rows,), NaN without labels,
-    and notes.
+    """Returns by dimension the mean label of each dialogue on the judge's scale, shape (rows,), NaN
+    without a label. Also returns notes.
 
-    Labels are matched by id and chat. Labels of single turns are left out, and the labels of other
-    dialogues are counted in notes.
-
-    Raises MedalError if the system of an id is ambiguous, and if no label fits.
+    Labels match dialogues by id and chat. Labels of single turns are left out. The notes count the
+    labels of other dialogues. Raises MedalError if a label fits dialogues of two systems, or if no
+    label fits.
     """
     matched = MatchedLabels([], [])
     for text in options.human:
@@ -193,7 +193,7 @@ def _read_labels(
 
 
 class _SystemComparer:
-    """Compares all systems on a dimension, or on the share of its bad scores."""
+    """Compares all systems on one dimension at a time."""
 
     def __init__(
         self,
@@ -210,8 +210,8 @@ class _SystemComparer:
             self.clusters = self._value_indices(options.cluster)
 
     def _value_indices(self, column: str) -> Numbers:
-        """Returns the number of each row's value, shape (rows,). A row without a value has its
-        own."""
+        """Returns the index of each row's value of ``column``, shape (rows,). A row without a value
+        has an index of its own."""
         frame = self.systems.frame
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
@@ -219,7 +219,8 @@ class _SystemComparer:
     def _split_by_system(
         self, scores: Floats, people: Floats | None, tolerance: float
     ) -> dict[str, SystemRows]:
-        """Returns the rows of each system that have a score."""
+        """Returns the scored rows of each system. ``people``: the mean label of each row, None
+        without labels."""
         by_system = {}
         for name in self.systems.names:
             is_of_system = (self.systems.frame["system"] == name).to_numpy()
@@ -234,7 +235,8 @@ class _SystemComparer:
         return by_system
 
     def compare_on(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
-        """Returns means and differences, before the correction of p-values."""
+        """Returns the means and differences of all systems on ``scale``. With ``bad``, returns
+        shares of bad scores on that scale instead. P-values are not yet corrected."""
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)
         dimension = scale
@@ -281,7 +283,8 @@ class _SystemComparer:
 
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
-    """Returns the systems that have too few labels; an empty text if none has."""
+    """Returns which systems have too few labels to correct the judge. The text is empty if all have
+    enough."""
     if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []
@@ -325,7 +328,8 @@ def _system_results(
 
 
 def _sort_best_first(result: ComparedOn) -> list[SystemResult]:
-    """Returns the systems, the best first, equal ones in the order of the files."""
+    """Returns the systems of ``result``, the best first. Systems with equal means keep their
+    order."""
     means = np.array([system.best.value or 0.0 for system in result.systems])
     if result.good == "low":
         means = -means

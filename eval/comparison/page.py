@@ -38,7 +38,7 @@ _NOTES = 2  # in the terminal; the page has all
 
 
 def comparison_page(comparison: SystemComparison) -> Page:
-    """Returns compare.html of ``comparison``, with compare.json, tables and figures, and what the
+    """Returns the page compare.html, with compare.json, tables and figures, and with what the
     terminal shows."""
     answers = [result.answer() for result in comparison.results if result.bad]
     answers.insert(0, comparison.results[0].answer())
@@ -84,7 +84,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
 def _sections(
     comparison: SystemComparison, blocks: Mapping[str, list[Block]]
 ) -> list[Section]:
-    """Returns the sections. ``blocks`` has the picture and the tables of each dimension."""
+    """Returns the sections of the page. ``blocks``: for each dimension, its pictures and tables."""
     summary = [*comparison.verdicts(), *comparison.notes]
     sections = [Section("verdict", "Which is better", summary)]
     for dimension, parts in blocks.items():
@@ -95,8 +95,9 @@ def _sections(
 
 
 def short_table(comparison: SystemComparison) -> Table:
-    """Returns what the terminal shows of ``comparison``: the first dimensions of two systems with
-    their differences, or of more systems the best by the first dimension."""
+    """Returns the table for the terminal. For two systems it has a row for each of the first
+    dimensions. For more systems it has a row for each of the best systems on the first
+    dimension."""
     first = comparison.results[0]
     rows: list[Row] = []
     if len(first.pairs) != 1:
@@ -119,14 +120,15 @@ def short_table(comparison: SystemComparison) -> Table:
 
 
 def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:
-    """Returns an estimate as a cell: a share in percent, a mean as it is."""
+    """Returns ``estimate`` as a table cell: a share in percent, a mean as it is. ``signed``:
+    whether it is a difference."""
     if estimate is None or not result.is_share:
         return estimate
     return Share(estimate, signed)
 
 
 def _figure(result: ComparedOn) -> Figure:
-    """Returns the picture of the systems, the best first."""
+    """Returns a figure with the mean or share of each system, the best system first."""
     estimates = [system.best for system in result.systems]
     if result.is_share:
         estimates = [in_percent(estimate) for estimate in estimates]
@@ -136,7 +138,7 @@ def _figure(result: ComparedOn) -> Figure:
 
 
 def systems_table(result: ComparedOn) -> Table:
-    """Returns a table of ``result`` with one row for each system, the best first."""
+    """Returns a table with a row for each system, the best first."""
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
@@ -165,7 +167,7 @@ def systems_table(result: ComparedOn) -> Table:
 
 
 def pairs_table(result: ComparedOn) -> Table:
-    """Returns a table of ``result`` with one row for each pair of systems."""
+    """Returns a table with a row for each pair of systems."""
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     columns = ["First", "Second", "Difference", "p"]
     columns += ["Judge alone"] * is_corrected

@@ -28,8 +28,9 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """One system on one dimension: the judge's mean of its ``n`` scored dialogues, the human mean
-    of the ``labelled`` ones, and the estimated human mean of all (``corrected``)."""
+    """One system on one dimension. ``judge``: the mean of the judge's scores over ``n`` dialogues.
+    ``people``: the mean label of the ``labelled`` dialogues. ``corrected``: the estimated mean
+    label of all dialogues. ``unscored``: the number of dialogues without a score."""
 
     system: str
     n: int
@@ -41,14 +42,15 @@ class SystemResult:
 
     @property
     def best(self) -> Estimate:
-        """Returns the corrected mean if there is one, or the judge's."""
+        """Returns ``corrected``. Without labels, returns ``judge``."""
         return self.judge if self.corrected is None else self.corrected
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Two systems on one dimension. ``tested``: the difference that decides, corrected for all
-    comparisons."""
+    """Two systems on one dimension. ``difference``: the first minus the second, by the judge alone
+    and by human labels. ``tested``: the one of these two differences that says which system is
+    better, after Holm's correction over all comparisons."""
 
     first: str
     second: str
@@ -57,17 +59,17 @@ class PairResult:
 
     @property
     def estimate(self) -> Estimate:
-        """Returns the difference that decides, with its interval and p-value."""
+        """Returns ``tested`` as an estimate with interval and p-value."""
         return self.tested.estimate
 
     @property
     def is_apart(self) -> bool:
-        """Returns whether the two can be told apart at 5%."""
+        """Returns whether the difference is significant at 5%."""
         p_value = self.tested.p_value
         return p_value is not None and p_value < LEVEL
 
     def to_record(self) -> dict[str, Any]:
-        """Returns one JSON object."""
+        """Returns the pair as a JSON object."""
         record = asdict(replace(self.difference, corrected=None))
         del record["corrected"]
         record |= {"first": self.first, "second": self.second}
@@ -78,10 +80,14 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOn:
-    """All systems on one dimension, the best first. ``good`` is the better end of the scale.
-    ``basis`` is ``people`` only if every system has enough labels; ``uncorrected`` gives the reason
-    otherwise. ``tolerance``: the distance up to which means are equal. ``missing``: systems
-    without a score. ``is_share``: whether the means are shares. ``bad``: whose shares they are."""
+    """All systems on one dimension, the best first.
+
+    ``good``: the better end of the scale. ``basis``: ``people`` if human labels correct the judge,
+    and ``judge`` if the judge is used alone. ``uncorrected``: why labels do not correct the judge.
+    ``tolerance``: the distance up to which means count as equal. ``missing``: the systems without a
+    score. ``is_share``: whether means are shares. ``bad``: the rule for bad scores, if means are
+    shares of bad scores.
+    """
 
     dimension: str
     good: Literal["low", "high"]
@@ -96,13 +102,15 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the dimension that the judge scored."""
+        """Returns the name of the dimension that the judge scored, also if this result is about its
+        bad scores."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
 
     def verdict_words(self) -> tuple[str, str]:
-        """Returns the result in a few words, and by how much (not of more than two systems)."""
+        """Returns two texts: which system is better, and by how much. For more than two systems the
+        second is empty."""
         first = self.systems[0].system
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
@@ -119,30 +127,32 @@ class ComparedOn:
         return f"the best cannot be told apart: {', '.join(peers)}", ""
 
     def answer(self) -> str:
-        """Returns the result as a sentence, without how it was compared."""
+        """Returns a sentence that says which system is better."""
         return f"{name_in_words(self.dimension)}: {''.join(self.verdict_words())}."
 
     def verdict(self) -> str:
-        """Returns the result as a sentence, with how it was compared."""
+        """Returns a sentence that says which system is better and how the systems were compared."""
         by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
         if len(self.pairs) == 1:
             by = f"{by.removesuffix(')')}; {pairing_words(self.pairs[0])})"
         return f"{self.answer().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns the difference ``estimate`` with its interval: points of a share, or as it is."""
+        """Returns ``estimate``, a difference, as text with its interval. A difference of shares is
+        in percentage points."""
         if self.is_share:
             return estimate_text(Share(estimate, signed=True))
         return estimate_text(estimate)
 
 
 def name_in_words(dimension: str) -> str:
-    """Returns the name of a dimension without underscores."""
+    """Returns the name ``dimension`` with spaces in place of underscores."""
     return dimension.replace("_", " ")
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns which system of ``pair`` is better on the dimension ``result``, and by how much."""
+    """Returns two texts: which system of ``pair`` is better, and by how much. ``result``: the
+    dimension of the pair."""
     estimate, first, second = pair.estimate, pair.first, pair.second
     names = f"{first} and {second}"
     if estimate.value is None:
@@ -168,7 +178,8 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns how the systems of ``pair`` were compared, and on how many contexts and dialogues."""
+    """Returns how the two systems of ``pair`` were compared: paired or not, on how many contexts,
+    and on how many dialogues."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -182,8 +193,8 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The result of ``compare``. ``comparisons``: number of differences in Holm's correction.
-    ``counts``: number of dialogues of each system."""
+    """The result of ``compare``. ``comparisons``: the number of comparisons of means that p-values
+    are corrected for. ``counts``: the number of dialogues of each system."""
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]
@@ -195,19 +206,19 @@ class SystemComparison:
 
     @property
     def dimensions(self) -> list[str]:
-        """Returns the dimensions that the judge scored, without those of bad scores."""
+        """Returns the names of the dimensions that the judge scored."""
         return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
-        """Returns the result of a dimension. Raises KeyError if there is none."""
+        """Returns the result on ``dimension``. Raises KeyError if there is none."""
         return {result.dimension: result for result in self.results}[dimension]
 
     def verdicts(self) -> list[str]:
-        """Returns a sentence for each dimension."""
+        """Returns a sentence for each result that says which system is better."""
         return [result.verdict() for result in self.results]
 
     def to_record(self) -> dict[str, Any]:
-        """Returns one JSON object."""
+        """Returns the comparison as a JSON object."""
         results = []
         for result in self.results:
             pairs = [pair.to_record() for pair in result.pairs]
@@ -222,13 +233,13 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def check_comparison(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Returns the verdict on each gate of ``options``, on each dimension and each system beside the
-    first one of ``comparison``.
+    """Returns the verdicts on the gates of ``options``: one for each dimension and each system
+    other than the first.
 
-    A gate fails if the 95% interval of how much worse the system is, is above the margin. It passes
-    if the interval is below, or if all scores are the same.
-
-    Raises CoverageError below ``options.min_coverage``, MedalError if a difference has no interval.
+    How much worse a system is than the first one has a 95% interval. The gate fails if the whole
+    interval is above the margin. It passes if the whole interval is at or below the margin, or if
+    all scores are equal. Raises CoverageError if coverage is below ``options.min_coverage``. Raises
+    MedalError if a difference has no interval.
     """
     first = comparison.systems[0]
     checked: list[Checked] = []
@@ -256,8 +267,8 @@ def check_comparison(
 
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
-    """Returns the first of the gates ``checked``, one that failed if there is one, and counts the
-    others."""
+    """Returns one line on the first gate, where a failed gate comes before all others. A second
+    line counts the verdicts on the other gates."""
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
     lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]

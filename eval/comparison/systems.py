@@ -36,7 +36,7 @@ _SCORE = "score "  # begins the names of columns of scores
 
 
 class CompareOptions(Config):
-    """How systems are compared.
+    """Options of ``medal compare``.
 
     >>> CompareOptions(files=["all.jsonl"], by="chatbot").min_coverage
     0.98
@@ -113,14 +113,14 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """Returns the names of the columns that the comparison needs."""
+        """Returns the names of the columns that are needed: system, context and cluster."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns the file of each system. A system without a name has that of its file. Raises
-        MedalError if two systems have the same name."""
+        """Returns the path of each system's file, by system. A system that was given no name has
+        the name of its file. Raises MedalError if two systems have the same name."""
         sources: dict[str, Path] = {}
         for text in self.files:
             name, _, file = text.partition("=")
@@ -138,9 +138,10 @@ class CompareOptions(Config):
 
 @dataclass(slots=True)
 class Systems:
-    """All dialogues, system by system. ``frame`` has a row for each dialogue, with system, id, turn
-    (the last judged one), chat, and the columns of the options. ``scores``: by dimension, means
-    over judged turns, NaN if unscored. ``without`` counts rows that name no system."""
+    """The dialogues of all systems with their scores. ``frame``: a row for each dialogue, with
+    system, id, turn (the last one judged), text hash, and the columns that the options name.
+    ``scores``: by dimension, the mean over each dialogue's judged turns, NaN if unscored.
+    ``without``: the number of rows that name no system."""
 
     frame: DataFrame
     judge: str
@@ -161,11 +162,11 @@ def read_or_score_systems(
 ) -> Systems:
     """Returns the dialogues of every file of ``options`` with their scores.
 
-    Chats are scored by ``judge``, or by the judge of the options. With ``out``, scores go to
-    ``out``/scores/ and an earlier run is resumed. ``reading`` counts bad rows. ``progress`` is
-    called with the number of chats that were judged since the last call.
-
-    Raises MedalError for files scored by different judges, and for fewer than two systems.
+    A file of chats is scored by ``judge``, or by the judge that ``options`` name. With
+    ``options.out``, scores are written to its folder scores, and an earlier run is resumed.
+    ``reading`` counts unreadable rows. ``progress`` is called with the number of chats judged since
+    its last call. Raises MedalError if files were scored by different judges, and if there are
+    fewer than two systems.
     """
     import pandas
 
@@ -235,7 +236,8 @@ def _score_chats(
     name: str,
     progress: Callable[[int], None] | None,
 ) -> DataFrame:
-    """Returns the judgements of a file of chats; with ``out`` they are written, or resumed."""
+    """Scores ``dialogues`` and returns a table of judgements. With ``out``, they are written there,
+    and an earlier run is resumed. ``name``: the name of the system."""
     if out is None:
         return to_frame(judge.score(dialogues, progress=progress))
     file = out / "scores" / f"{slug(name)}.jsonl"
@@ -250,7 +252,8 @@ def _system_rows(
     dialogues: list[Dialogue] | None,
     options: CompareOptions,
 ) -> tuple[DataFrame, dict[str, Dimension]]:
-    """Returns one row for each dialogue, with the mean of its turns' scores, and the dimensions."""
+    """Returns a table with one row for each dialogue of ``frame``, a table of judgements, and the
+    dimensions. A dialogue's score is the mean over its judged turns."""
     dimensions, scores = scales_and_scores(frame, options.dimensions)
     frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
     grouped = frame.groupby("id", sort=False)

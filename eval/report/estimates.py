@@ -40,12 +40,13 @@ Verdict = Literal["passed", "failed", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Estimates of some ``rows``, by dimension: the mean of a graded dimension, or the share of
-    rows with an issue.
+    """The estimates of some ``rows`` by dimension. An estimate is the mean of a graded dimension,
+    or the share of rows with an issue.
 
-    ``by_judge``: by the judge. ``corrected``: those that human labels correct. ``differences``:
-    of a group, from all other rows. Their intervals and p-values are corrected by Holm
-    over all groups and dimensions of a column, and apart from them over shares of bad scores.
+    ``by_judge``: from the judge's scores alone. ``corrected``: from scores that human labels
+    correct. ``differences``: the estimate of a group minus the estimate of all other rows. Holm's
+    correction of the differences is over all groups of a column and all dimensions that the judge
+    scored. Shares of bad scores are corrected separately.
     """
 
     name: str
@@ -55,12 +56,12 @@ class Part:
     differences: Mapping[str, Estimate] = field(default_factory=dict)
 
     def is_corrected(self, name: str) -> bool:
-        """Returns whether labels correct the estimate of the dimension ``name``."""
+        """Returns whether human labels correct the estimate of the dimension ``name``."""
         return name in self.corrected and self.corrected[name].value is not None
 
     def best_estimate(self, name: str) -> Estimate:
-        """Returns the corrected estimate of the dimension ``name`` if it has a value, or the
-        judge's."""
+        """Returns the corrected estimate of the dimension ``name``. Without one, returns the
+        judge's estimate."""
         if self.is_corrected(name):
             return self.corrected[name]
         return self.by_judge[name]
@@ -68,9 +69,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ReportEstimates:
-    """All estimates of a report. ``counts``: the number of scored rows of each dimension.
-    ``groups``: the values of each column, the largest first. ``periods``: in order, by the judge
-    alone."""
+    """All estimates of a report. ``total``: of all rows. ``counts``: the number of scored rows in
+    each dimension. ``groups``: for each column, one part for each of its values, the largest first.
+    ``periods``: one part for each period in order, from the judge's scores alone."""
 
     total: Part
     counts: Mapping[str, int]
@@ -79,7 +80,8 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Returns all estimates of ``scores``, with groups by the columns ``by``."""
+    """Returns the estimates of all rows, of each period, and of the groups in each of the columns
+    ``by``."""
     counts = {}
     for name, column in scores.scores.items():
         counts[name] = int(np.isfinite(column).sum())
@@ -104,8 +106,8 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the mean of the graded dimension ``name``, or the share of rows with the issue, over
-    the scored ``rows`` of ``scores``, shape (rows,)."""
+    """Returns the judge's mean of the graded dimension ``name``, or the share of rows with the
+    issue ``name``. ``rows``: a mask of shape (rows,). Unscored rows do not count."""
     numbers = scores.values(name)
     rows = rows & np.isfinite(numbers)
     if not rows.any():
@@ -127,8 +129,9 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the estimated human mean of the dimension ``name`` over the ``rows`` of ``scores``,
-    shape (rows,), or the estimated share of them with the issue."""
+    """Returns the mean human label in the dimension ``name``, or the share of rows with the issue
+    ``name``, as estimated from scores and labels. ``rows``: a mask of shape (rows,). Unscored rows
+    do not count."""
     rows = rows & np.isfinite(scores.scores[name])
     if not rows.any():
         return Estimate(None, reason=_NOTHING)
@@ -144,8 +147,8 @@ def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
-    """Returns ``numbers`` of a dimension with the distance up to which they are equal. Verdicts on
-    an issue, 0 or 1, are exact, so that a share of one in a million counts."""
+    """Returns ``numbers`` of the selected ``rows`` with their tolerance. For issues the tolerance
+    is 0, because numbers are exactly 0 or 1."""
     tolerance = scores.dimensions[name].tolerance
     if scores.is_share(name):
         tolerance = 0.0
@@ -153,15 +156,15 @@ def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
 
 
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
-    """Returns ``rows``, which all have a score, with their labels. An issue counts by its
-    probability, not its verdict."""
+    """Returns the scores and labels of ``rows``, which are all scored. The score of an issue is its
+    probability, not 0 or 1."""
     values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
     sample = Sample(values, scores.clusters[rows])
     return LabelledSample(sample, scores.people[name][rows])
 
 
 def _estimate_groups(scores: Scores, column: str) -> list[Part]:
-    """Returns the estimates of each value of a column, the most frequent first."""
+    """Returns the estimates of each value of ``column``, the most frequent value first."""
     members = _rows_by_value(scores, column)
     is_read = scores.comparable_rows(column)
     tested = [group for group, rows in members.items() if (rows & is_read).any()]
@@ -188,8 +191,8 @@ def _estimate_groups(scores: Scores, column: str) -> list[Part]:
 
 
 def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
-    """Returns the rows of each value, the most frequent first; the values after _MOST_GROUPS are
-    one group."""
+    """Returns a mask of rows for each value of ``column``, the most frequent value first. All
+    values after the first _MOST_GROUPS share one mask."""
     values = scores.columns[column]
     names = list(values.value_counts().index)
     members = {}
@@ -204,9 +207,9 @@ def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
 def _group_difference(
     scores: Scores, name: str, rows: Mask, is_read: Mask
 ) -> Difference:
-    """Returns the group's estimate minus that of all other rows. With human labels it is the
-    difference of the estimated human means and needs labels on both sides, since a judge may favour
-    one group."""
+    """Returns the estimate of a group minus the estimate of all other rows. ``rows``: the mask of
+    the group. ``is_read``: the mask of rows that can be compared. With human labels, both estimates
+    are of human means, and both sides need labels."""
     numbers = scores.values(name)
     scored = np.isfinite(numbers) & is_read
     inside, outside = scored & rows, scored & ~rows
@@ -227,8 +230,9 @@ def _group_difference(
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """``failed``: the whole 95% interval is on the wrong side of the limit. ``passed``: the whole
-    interval is on the right side. ``undecided``: the limit is inside it."""
+    """The verdict on a gate. ``failed``: the whole 95% interval is on the wrong side of the limit.
+    ``passed``: the whole interval is on the right side. ``undecided``: the limit is inside the
+    interval."""
 
     gate: Gate
     verdict: Verdict
@@ -241,12 +245,12 @@ def check_gates(
     estimates: Mapping[str, Estimate],
     min_coverage: float,
 ) -> list[GateResult]:
-    """Returns the verdict on each of ``gates``, by the interval of its dimension in ``estimates``
-    of ``scores``.
+    """Returns the verdict on each of ``gates``, from the interval of its dimension in
+    ``estimates``.
 
-    A gate that cannot be decided is an error, not a pass: ConfigError for an unknown dimension or
-    a limit outside its scale, CoverageError if nothing is scored or coverage is below
-    ``min_coverage``, MedalError for an estimate without an interval.
+    Raises an error for a gate that cannot be decided. It is ConfigError for an unknown dimension or
+    a limit outside the scale, CoverageError if nothing is scored or coverage is below
+    ``min_coverage``, and MedalError for an estimate without an interval.
     """
     results = []
     for gate in gates:

@@ -20,8 +20,9 @@ Side = Literal["under", "over"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Fails if the mean (or share) of ``dimension`` is ``under`` (or ``over``) its ``limit``.
-    ``label`` is its name if it is not a command-line option."""
+    """A gate on one dimension. It fails if the mean (or share) of ``dimension`` is below ``limit``
+    (``side`` is ``under``) or above it (``over``). ``label``: its name in reports, if it does not
+    come from the command line."""
 
     side: Side
     dimension: str
@@ -34,13 +35,14 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """Returns the gate of a ``text`` such as ``overall=3.5``. ``side``: under or over. Raises
-        ConfigError if the text has another form."""
+        """Returns the gate of a ``text`` such as ``overall=3.5``. Raises ConfigError if the text
+        has another form."""
         return cls(side, *parse_name_and_limit(text, f"--fail-{side}"))
 
 
 class ReportOptions(Config):
-    """What ``medal report`` reads, compares, checks and writes."""
+    """Options of ``medal report``: the files to read, the groups to compare, the gates to check,
+    and the files to write."""
 
     scores: tuple[str, ...] = option(
         metavar="SCORES...",
@@ -120,7 +122,8 @@ class ReportOptions(Config):
 
     @cached_property
     def period(self) -> tuple[str, Unit] | None:
-        """Returns the time column and the unit of ``over``. Raises ConfigError for another form."""
+        """Returns the time column and the unit that ``over`` names. Raises ConfigError if its form
+        is not COLUMN:UNIT."""
         if self.over is None:
             return None
         column, _, text = self.over.rpartition(":")
@@ -134,6 +137,6 @@ class ReportOptions(Config):
 
     @cached_property
     def gates(self) -> list[Gate]:
-        """Returns the gates of ``fail_under`` and ``fail_over``."""
+        """Returns the gates that ``fail_under`` and ``fail_over`` describe."""
         under = [Gate.parse("under", text) for text in self.fail_under]
         return under + [Gate.parse("over", text) for text in self.fail_over]

@@ -76,11 +76,8 @@ def report_page(
     worst: Sequence[WorstChat],
     facts: Sequence[tuple[str, str]],
 ) -> Page:
-    """Returns report.html with its tables and its picture.
-
-    ``title`` is the heading. ``scores``, ``estimates``, ``gates`` and ``worst`` are shown.
-    ``facts``: (name, value) pairs on how the page was made.
-    """
+    """Returns the page report.html, with its tables and its picture. ``title``: the heading.
+    ``facts``: (name, value) pairs on how the page was made."""
     worst = mix_mechanisms(worst, worst_count(scores))
     figures: dict[str, Figure] = {}
     summary: list[Block] = []
@@ -147,7 +144,8 @@ def _summary_blocks(
 
 
 def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
-    """Yields a fold for each mechanism, with a fold for each chat."""
+    """Yields a foldable block for each reason. It contains a block for each of the ``worst`` chats
+    with that reason."""
     if not worst:
         return
     yield _SEARCH
@@ -167,7 +165,7 @@ def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
 
 
 def _chat_heading(chat: WorstChat) -> str:
-    """Returns the score, the id and the reason of a chat."""
+    """Returns the score, id and reason of ``chat`` in one line."""
     judgement = chat.judgement
     parts = ["–" if chat.score is None else number_text(chat.score)]
     id = judgement.id
@@ -183,7 +181,8 @@ def _chat_heading(chat: WorstChat) -> str:
 
 
 def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
-    """Returns the first dimensions by period, or without periods the shares of scores."""
+    """Returns the picture of a report: the first dimensions by period, or the distribution of their
+    scores if there are no periods."""
     names = order_dimensions(scores, estimates)
     if len(estimates.periods) > 1:
         panels = [
@@ -196,7 +195,8 @@ def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
 
 
 def _distribution(scores: Scores, name: str) -> Bars:
-    """Returns a bar chart of the share of rows by level, or by bin of equal width."""
+    """Returns a bar chart of the dimension ``name``: the share of rows at each level, or in bins of
+    equal width."""
     dimension = scores.dimensions[name]
     numbers = scores.scores[name]
     numbers = numbers[np.isfinite(numbers)]
@@ -214,14 +214,14 @@ def _distribution(scores: Scores, name: str) -> Bars:
 
 
 def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
-    """Returns a panel of one dimension by group."""
+    """Returns a panel with the estimate of the dimension ``name`` in each of ``parts``."""
     _, estimates = _unit_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, span_of(estimates))
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
-    """Returns a panel of a dimension by period."""
+    """Returns a panel with the estimate of the dimension ``name`` in each of ``periods``."""
     label, estimates = _unit_and_estimates(scores, periods, name)
     low, high = span_of(estimates)
     dimension = scores.dimensions[name]
@@ -233,7 +233,8 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
 def _unit_and_estimates(
     scores: Scores, parts: Sequence[Part], name: str
 ) -> tuple[str, list[Estimate]]:
-    """Returns the unit of a dimension and its estimate in each part, a share in percent."""
+    """Returns the unit of the dimension ``name`` and its estimate in each of ``parts``. A share is
+    in percent."""
     estimates = [part.best_estimate(name) for part in parts]
     if not scores.is_share(name):
         return "mean", estimates

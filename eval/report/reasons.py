@@ -41,8 +41,9 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``mechanism``: what many chats have in common. ``text``: the reason of one chat. ``turn``:
-    the turn that moved the score most towards the bad end, None if the judge does not say."""
+    """Why a chat has its score. ``mechanism``: the reason in words that many chats share. ``text``:
+    the reason of this chat. ``turn``: the index of the turn that moved the score most towards the
+    bad end, None if the judge does not say."""
 
     mechanism: str
     text: str
@@ -50,9 +51,10 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat with these ``turns`` (none if unknown) has its score of ``dimension`` in
-    ``judgement``: the judge's own words, or the feature that lowered the score most, of the turn
-    that lowered it most."""
+    """Returns why a chat has its score of ``dimension`` in ``judgement``. The reason is the judge's
+    own words if there are any. Otherwise it is the turn that lowered the score most, and the
+    feature of that turn that lowered it most. ``turns``: the texts of the chat, empty if
+    unknown."""
     contributions = judgement.contributions.get(dimension.name)
     turn = None
     if contributions is not None:
@@ -77,7 +79,8 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
 
 
 def _phrase(cause: Cause, turn: int, turn_count: int) -> str:
-    """Returns what a feature of the ``turn`` says of it."""
+    """Returns in words what ``cause``, a feature of the turn with the index ``turn``, says about
+    that turn."""
     if cause.feature == "distinct_1" and cause.value == 0:
         return "has no words"
     if turn == 0 and cause.feature in _COMPARED:
@@ -92,7 +95,9 @@ def _phrase(cause: Cause, turn: int, turn_count: int) -> str:
 
 
 def _name_nearest_turn(turns: Turns) -> str:
-    """Names the turn of the last turn's speaker that shares most of its words with it."""
+    """Returns words for an earlier turn of the speaker of the last turn, such as ``its second
+    answer``. It is the earlier turn that shares the largest part of its words with the last
+    turn."""
     role, text = turns[-1]
     later = set(words(text))
     nearest = "an earlier turn"

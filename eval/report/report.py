@@ -60,7 +60,7 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of ``make_report``. ``page`` is the path of the page if ``out`` was given."""
+    """The results of ``make_report``. ``page``: the path of the page, None if none was written."""
 
     scores: Scores
     estimates: ReportEstimates
@@ -70,11 +70,13 @@ class Report:
 
 
 def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
-    """Returns the estimates and gates that ``options`` ask for. Writes the page with its tables
-    and picture if ``out`` is given. Counts bad rows in ``reading``.
+    """Returns the estimates, verdicts on gates and worst chats that ``options`` ask for. With
+    ``options.out``, also writes the page. With ``options.junit``, also writes the verdicts.
+    ``reading`` counts unreadable rows.
 
-    Writes the page before it raises for a gate that cannot be decided (``check_gates``). Raises
-    ConfigError for standard input and for a file without scores, CoverageError without judgements.
+    The page is written before an error about a gate is raised (see ``check_gates``). Raises
+    ConfigError for standard input and for a file without scores. Raises CoverageError if there is
+    no judgement.
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
@@ -150,8 +152,8 @@ def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str
 
 
 def print_report(report: Report) -> None:
-    """Prints of ``report`` the answer, the table that backs it, the most frequent reasons of the
-    worst chats, the gates, and the path of the page."""
+    """Prints a summary of ``report``: the answer, one table, the most frequent reasons of the worst
+    chats, the gates, and the path of the page."""
     scores, estimates = report.scores, report.estimates
     head = [
         answer_sentence(scores, estimates),
@@ -177,7 +179,8 @@ def print_report(report: Report) -> None:
 
 
 def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
-    """Returns the table of the first column, of the last periods, or of the dimensions."""
+    """Returns the table for the terminal, with at most ``most_rows`` rows. It is by the first
+    column of groups. Without groups it is by period, and without periods by dimension."""
     table = summary_table(scores, estimates)
     first_row = 0
     if estimates.groups:

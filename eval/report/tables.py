@@ -22,8 +22,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns the dimensions of ``scores`` by ``estimates``: graded dimensions, the headline
-    first, then their bad scores, then issues, the most frequent first."""
+    """Returns the names of the dimensions in the order of a report: graded dimensions, ``overall``
+    first, then shares of bad scores, then issues, the most frequent first."""
     total = estimates.total
     issues = sorted(
         scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)
@@ -40,8 +40,8 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
-    """Returns a row for every dimension of ``scores``, with its estimate in ``estimates``,
-    corrected by human labels if there are some."""
+    """Returns a table with a row for each dimension. If there are human labels, it shows the
+    corrected estimate beside the judge's."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -65,9 +65,10 @@ def part_table(
     parts: Sequence[Part],
     has_p: bool = True,
 ) -> Table:
-    """Returns one row for each group or period: its number of rows, its headline estimate, the
-    share of bad scores, and of a group the difference from all other rows, with its p-value if
-    ``has_p``."""
+    """Returns a table with a row for each of ``parts``, the groups of ``column`` or the periods. It
+    shows the number of rows and the estimate of the first dimension. For groups, it also shows the
+    difference from all other rows, with its p-value if ``has_p``. The last columns are shares of
+    bad scores."""
     title = f"By {column}"
     names = order_dimensions(scores, estimates)
     if not names:
@@ -94,7 +95,7 @@ def part_table(
 
 
 def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
-    """Returns how good the rows of ``scores`` are by ``estimates``, in a sentence."""
+    """Returns a sentence on how good the chats are: the estimate of the first dimension."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
@@ -109,8 +110,8 @@ def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
 
 
 def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns sentences on the groups of ``estimates`` that are significantly worse (after Holm),
-    the surest first. ``scores`` has the dimensions."""
+    """Returns a sentence for each group that is significantly worse than all other rows, after
+    Holm's correction. The lowest p-value comes first."""
     sentences: list[tuple[float, str]] = []
     for column, groups in estimates.groups.items():
         for group in groups:
@@ -135,7 +136,8 @@ def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
 
 
 def note_sentences(scores: Scores) -> list[str]:
-    """Returns sentences on data that ``scores`` lacks."""
+    """Returns sentences on missing data: unscored rows, unreadable lines, unsupported languages,
+    and the notes of ``scores``."""
     texts = []
     if missing := int((~scores.is_scored).sum()):
         reasons = scores.failures_text()
@@ -152,7 +154,8 @@ def note_sentences(scores: Scores) -> list[str]:
 
 
 def estimates_sheet(estimates: ReportEstimates) -> Sheet:
-    """Returns all estimates in full precision: of all rows, of groups and of periods."""
+    """Returns all ``estimates`` in full precision, as the columns and rows of a CSV file. They are
+    of all rows, of groups and of periods."""
     parts = [("", estimates.total)]
     for column, groups in estimates.groups.items():
         parts += [(column, group) for group in groups]

@@ -31,8 +31,9 @@ _ALIKE = 0.4  # of the worst chats have one mechanism; more only if there are no
 
 @dataclass(slots=True)
 class WorstChat:
-    """A judgement with its ``turns`` as (role, text), empty without chats. ``dimension`` is the
-    headline, or the row's likeliest fault. ``columns``: texts of the row."""
+    """A ``judgement`` of a bad chat and why it is bad. ``dimension``: the headline dimension, or
+    without one the issue that is most likely. ``turns``: (role, text) pairs, empty if the chats
+    were not given. ``columns``: the chat's columns as texts."""
 
     judgement: Judgement
     dimension: str
@@ -46,7 +47,8 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """Returns how much each turn moved the score. Empty if the judge does not say."""
+        """Returns how much each turn raised or lowered the score. Empty if the judge does not
+        say."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -54,17 +56,17 @@ class WorstChat:
 
 
 def fault_distance(scores: Scores, name: str) -> Floats:
-    """Returns how far each score of the dimension ``name`` in ``scores`` is from the good end of
-    its scale, from 0 to 1, shape (rows,)."""
+    """Returns how far each score of the dimension ``name`` is from the good end of the scale: 0 is
+    the good end, 1 the bad end. The shape is (rows,)."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row of ``scores`` is, shape (rows,), NaN if unscored: the distance from
-    the good end of the headline dimension, or without a graded dimension the mean distance over
-    issues."""
+    """Returns how bad each row is, from 0 to 1, shape (rows,), NaN if unscored. It is the distance
+    from the good end of the headline dimension. Without a graded dimension, it is the mean distance
+    over issues."""
     if scores.headline is not None:
         return fault_distance(scores, scores.headline)
     import pandas
@@ -76,8 +78,8 @@ def badness(scores: Scores) -> Floats:
 
 
 def worst_rows(scores: Scores) -> Codes:
-    """Returns the rows of ``scores`` with a score, the worst first. A chat without an answer is
-    worse than any other."""
+    """Returns the indices of all scored rows, the worst first. A chat without an answer of the
+    chatbot comes before all others."""
     bad = badness(scores)
     bad[scores.frame["failure"] == NO_ASSISTANT_TURN] = math.inf
     rows = np.flatnonzero(~np.isnan(bad))
@@ -85,7 +87,7 @@ def worst_rows(scores: Scores) -> Codes:
 
 
 def worst_count(scores: Scores) -> int:
-    """Returns how many of the rows of ``scores`` are shown as the worst: a tenth, 20 to 100."""
+    """Returns the number of worst rows to show: a tenth of all, but at least 20 and at most 100."""
     return min(_MOST, max(_LEAST, scores.rows // 10))
 
 
@@ -94,10 +96,8 @@ def collect_worst(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst chats of ``scores``, the worst first, more than are shown.
-
-    Reads the ``judgements`` of all rows and the ``dialogues`` a second time.
-    """
+    """Returns the worst chats, the worst first. There are more of them than are shown, so that
+    ``mix_mechanisms`` can choose. Reads all ``judgements`` and ``dialogues`` a second time."""
     rows = worst_rows(scores)[: _SEARCHED * worst_count(scores)].tolist()
     if not rows or not scores.dimensions:
         return []
@@ -129,8 +129,8 @@ def collect_worst(
 
 
 def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Returns ``count`` of the ``chats``, the worst first. One mechanism has _ALIKE of them, and
-    more only to fill the list."""
+    """Returns ``count`` of ``chats``, the worst first. At most a share of _ALIKE may have the same
+    mechanism. Further chats with that mechanism are taken only if there are too few others."""
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):
@@ -147,7 +147,8 @@ def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
 def _read_turns(
     judgement_of: dict[int, Judgement], dialogues: Iterable[Dialogue]
 ) -> dict[int, Turns]:
-    """Returns the turns of each row, matched by id and text."""
+    """Returns the turns of each row of ``judgement_of``. A dialogue belongs to a row if their ids
+    and texts match."""
     rows_of_id: dict[str, list[int]] = {}
     for row, judgement in judgement_of.items():
         rows_of_id.setdefault(judgement.id, []).append(row)
@@ -161,7 +162,8 @@ def _read_turns(
 
 
 def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]:
-    """Returns the chats by what they have in common, the group of the worst chat first."""
+    """Returns ``chats`` by the mechanism of their reasons. The mechanism of the first chat comes
+    first."""
     groups: dict[str, list[WorstChat]] = {}
     for chat in chats:
         groups.setdefault(chat.reason.mechanism, []).append(chat)
@@ -169,8 +171,7 @@ def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]
 
 
 def worst_sheet(scores: Scores, chats: Sequence[WorstChat]) -> Sheet:
-    """Returns the columns and rows of worst.csv, a row for each of ``chats``. ``scores`` has the
-    columns of the chats."""
+    """Returns the columns and rows of worst.csv, with a row for each of ``chats``."""
     names = [name for name in scores.columns if name != "has_chat"]
     columns = ["id", "judged_turn", "dimension", "score", "low", "high", *names]
     rows = []

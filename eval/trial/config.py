@@ -25,10 +25,10 @@ GROUPS: Mapping[Group, str] = {
 class TrialConfig(Config):
     """The size of a trial.
 
-    ``dialogues``: number of dialogues from the file, or from the chitchat package, beside the eight
-    shipped conversations in each of ``languages``. ``per_check``: maximum pairs of each check.
-    ``checks``: names of checks or groups (empty: all). ``texts``: a further file like
-    configs/trial/texts.yaml.
+    ``dialogues``: the number of dialogues from the file, or from the chitchat package. Eight
+    shipped conversations in each of ``languages`` are added. ``per_check``: the maximum number of
+    pairs in a check. ``checks``: names of checks or groups of checks (empty: all). ``texts``: a
+    further file like configs/trial/texts.yaml.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -40,5 +40,5 @@ class TrialConfig(Config):
     texts: str | None = None
 
     def selects(self, check: str, group: str) -> bool:
-        """Returns whether ``checks`` selects this check."""
+        """Returns whether ``checks`` selects this ``check``, by its name or its ``group``."""
         return not self.checks or check in self.checks or group in self.checks

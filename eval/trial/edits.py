@@ -43,11 +43,12 @@ Random = np.random.Generator
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit and the expected effect on the score.
+    """An edit of dialogues, and its expected effect on the score.
 
-    ``make`` takes a dialogue and its group. ``group``: ``same`` (the score should stay),
-    ``no_gain`` (it must not rise), ``attack`` (it must not move in the direction ``harm``),
-    ``must_fall``.
+    ``make`` takes a dialogue, random numbers and the dialogue's group, and returns the edited
+    dialogue and a dialogue to compare it with. ``group``: the expected effect. ``same``: the score
+    stays. ``no_gain``: it does not rise. ``attack``: it does not move in the direction ``harm``.
+    ``must_fall``: it falls.
     """
 
     name: str
@@ -125,8 +126,8 @@ def repeated_question(dialogue: Dialogue, rng: Random) -> Dialogue:
 
 
 def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
-    """Returns neutral sentences of about ``count`` characters that are not in the dialogue. Raises
-    CannotInject if its language has none."""
+    """Returns about ``count`` characters of neutral sentences that are not in ``dialogue``. Raises
+    CannotInject if there are none in its language."""
     injection = Injection(dialogue, 1, rng, Donors(), "test", dialogue.id)
     return glue(injection.filler(count, limit=8), injection.lang)
 
@@ -137,7 +138,8 @@ def _edit_and_original(
     rng: Random,
     group: str,
 ) -> Versions:
-    """Returns the changed dialogue and the dialogue as it is."""
+    """Returns the dialogue after ``change``, and the dialogue as it is. None if the dialogue cannot
+    be changed."""
     try:
         version = change(dialogue, rng)
     except CannotInject:
@@ -153,8 +155,8 @@ Hidden = Literal["none", "zero_width", "look_alike", "tags"]
 
 
 class TextInsertion(Config):
-    """``texts`` by language to insert into turns of ``role``; configs/trial/texts.yaml explains the
-    keys."""
+    """A check that inserts ``texts`` into turns of ``role``. Each of ``texts`` maps a language to a
+    text. configs/trial/texts.yaml explains the other fields."""
 
     group: Literal["same", "no_gain", "attack"]
     what: str
@@ -169,8 +171,9 @@ class TextInsertion(Config):
     )
 
     def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
-        """Returns the dialogue with the text, beside the same dialogue with neutral sentences if
-        ``control`` says so. None if it has no turn of ``role`` or is in another language."""
+        """Returns the dialogue with the text, and the dialogue to compare it with. That one is
+        unchanged, or has neutral sentences in the same place if ``control`` says so. None if the
+        dialogue has no turn of ``role``, or if there is no text in its language."""
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
         turns = {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
@@ -202,7 +205,8 @@ class TextInsertion(Config):
 
 
 def hide(text: str, how: Hidden) -> str | None:
-    """Returns ``text`` disguised as ``how`` says; None if too few of its letters can be."""
+    """Returns ``text`` in the disguise ``how``. None if too few of its characters can be
+    disguised."""
     if how == "zero_width":
         return re.sub(r"([^\W_])", "\\1\u200b", text)
     if how == "look_alike":
@@ -221,7 +225,8 @@ def hide(text: str, how: Hidden) -> str | None:
 def _inject(
     donors: Donors, issue: str, dialogue: Dialogue, rng: Random, group: str
 ) -> Versions:
-    """Returns the dialogue with ``issue``, and its control, with sentences of the test split."""
+    """Returns the dialogue with ``issue`` injected, and its matched control. ``donors``: texts of
+    other dialogues that may be used. None if the issue cannot be injected."""
     injection = Injection(dialogue, STRENGTH, rng, donors, "test", group)
     try:
         apply_issue(issue, injection)
@@ -232,8 +237,8 @@ def _inject(
 
 
 def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
-    """Returns the edits that ``config`` selects. Raises ConfigError for an unknown check, and for
-    two edits of one name."""
+    """Returns the edits that ``config`` selects. Raises ConfigError for an unknown check, and if
+    two edits have the same name."""
     edits: dict[str, Edit] = {}
     for edit in (*_surface_edits(), *_text_edits("trial/texts")):
         edits[edit.name] = edit
@@ -266,8 +271,8 @@ def _surface_edits() -> Iterator[Edit]:
 
 
 def _text_edits(path: str) -> Iterator[Edit]:
-    """Yields one edit for each entry of a YAML file. Raises ConfigError with the name of a bad
-    entry."""
+    """Yields one edit for each entry of the YAML file ``path``. Raises ConfigError for an entry
+    that is not valid."""
     for name, entry in read_yaml(path).items():
         insertion = build_config(TextInsertion, entry, where=f"{path}: {name}")
         yield Edit(

@@ -59,7 +59,7 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge on trial."""
+    """A judge on trial, and its name in the table."""
 
     name: str
     judge: Judge
@@ -67,8 +67,8 @@ class TrialJudge:
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
-    """One check of one judge: the mean ``change`` of the score over ``pairs`` of dialogues, in
-    points from 1 to 5."""
+    """The result of one check for one judge. ``change``: the mean change of the score over all
+    ``pairs`` of dialogues, in points on a scale from 1 to 5."""
 
     group: Group
     check: str
@@ -81,8 +81,9 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The trial of one judge, as in trial.json. ``quality``: the dimensions behind its score;
-    ``languages``: those of the pairs."""
+    """The trial of one judge, as in trial.json. ``quality``: the names of the dimensions whose mean
+    is the score. ``dialogues`` and ``versions``: the number of original dialogues, and of all
+    dialogues that were scored. ``languages``: the languages of the compared dialogues."""
 
     judge: str
     signature: str
@@ -102,9 +103,10 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """``dialogues`` by id: originals, versions, controls and translations. ``pairs`` has one row
-    for each two dialogues to compare: check, conversation, lang, ``before`` and ``after`` (ids;
-    ``after`` has the edit). ``notes``: data that is missing on this machine."""
+    """``dialogues``: originals, edited versions, controls and translations, by id. ``pairs``: a
+    table with a row for each two dialogues to compare: check, conversation, lang, and their ids.
+    ``after`` is the id of the edited dialogue, ``before`` of the other one. ``notes``: data that is
+    missing on this machine."""
 
     edits: Sequence[Edit]
     dialogues: Mapping[str, Dialogue]
@@ -120,13 +122,13 @@ def make_plan(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> TrialPlan:
-    """Returns the plan of the trial ``config``: each edit applied to every dialogue that can carry
-    it, up to ``per_check`` pairs for each edit.
+    """Returns the dialogues and pairs of the trial ``config``. Each edit is applied to all
+    dialogues that can carry it, up to ``per_check`` pairs for each edit.
 
-    ``data`` is a file or spec (default: the chitchat package and the shipped conversations).
-    ``options`` say how to read a file, and ``reading`` collects its problems. The choice of
-    dialogues and the random numbers depend only on the seed, the dialogue's id and the edit's name.
-    Data that is not available becomes a note. Raises ConfigError if no dialogue is left.
+    ``data``: a file, or the spec of a source (default: the chitchat package and the shipped
+    conversations). ``options``: how to read a file. ``reading`` collects problems of the file.
+    Dialogues and random numbers depend only on the seed, the dialogue's id and the edit's name.
+    Data that is not available becomes a note. Raises ConfigError if there is no dialogue.
     """
     notes: list[str] = []
     rows: list[LabelledDialogue] = []
@@ -170,7 +172,8 @@ def make_plan(
 def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
-    """Returns a pair for each translation of a shipped conversation, and adds its dialogues."""
+    """Adds the shipped conversations in English and in all other languages to ``dialogues``.
+    Returns a pair of dialogues for each translation."""
     pairs: list[tuple[str, ...]] = []
     for row in translations:
         reference = shipped_dialogues()[row.group][REFERENCE]
@@ -184,8 +187,8 @@ def _add_translations(
 def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
-    """Returns as many dialogues as ``config`` asks for, by chance (its seed), of those with an
-    answer; of the shipped ones those of medium length."""
+    """Returns dialogues that have an answer, chosen at random by the seed of ``config``, as many as
+    it asks for. If ``is_shipped``, only dialogues of medium length are chosen."""
     candidates = []
     for row in rows:
         turns = len(row.dialogue.turns)
@@ -203,7 +206,7 @@ def _choose_rows(
 
 @lru_cache(maxsize=1)
 def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
-    """Returns each conversation of configs/trial/dialogues.yaml by name and language."""
+    """Returns the conversations of configs/trial/dialogues.yaml, by name and language."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
     for entry in parse_yaml(
@@ -225,8 +228,8 @@ def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
 def _make_versions(
     rows: Sequence[LabelledDialogue], edit: Edit, seed: int
 ) -> Iterator[tuple[LabelledDialogue, Dialogue, Dialogue]]:
-    """Yields each row that can carry the edit, with the edited dialogue and the one to compare it
-    with, in random order."""
+    """Yields each of ``rows`` that can carry ``edit``, with the edited dialogue and the dialogue to
+    compare it with. The order is random."""
 
     def order(row: LabelledDialogue) -> tuple[int, str]:
         return stable_hash(seed, edit.name, row.id), row.id
@@ -251,11 +254,10 @@ def run_trial(
     options: ReadOptions = DEFAULT_READING,
     progress: Progress | None = None,
 ) -> list[TrialResult]:
-    """Puts ``judges`` on trial on ``data`` (see ``make_plan``).
+    """Runs a trial of ``judges``. ``data``, ``reading`` and ``options`` go to ``make_plan``.
 
-    Writes versions.jsonl, pairs.jsonl and the judgements of each judge under ``out``;
-    ``trial_page`` is the page. Raises ConfigError for an unknown check and if no dialogue can carry
-    an edit.
+    Writes versions.jsonl, pairs.jsonl and the judgements of each judge to ``out``. Does not write a
+    page. Raises ConfigError for an unknown check, and if no dialogue can carry an edit.
     """
     plan = make_plan(config, data, reading=reading, options=options)
     dialogues = list(plan.dialogues.values())
@@ -298,7 +300,8 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean of ``parts`` from 1 (poor) to 5; None if one of them has no score."""
+    """Returns the mean of the scores on ``parts`` (dimensions), rescaled so that 1 is poor and 5 is
+    good. None if one of the dimensions has no score."""
     total = 0.0
     for dimension in parts:
         score = judgement.scores.get(dimension.name)
@@ -314,8 +317,9 @@ def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | N
 def _scored_pairs(
     plan: TrialPlan, scores: Mapping[str, float | None], languages: Sequence[str]
 ) -> pd.DataFrame:
-    """Returns the pairs with a score on both sides and their ``change``, 0 up to the tolerance, in
-    the ``languages`` that the judge supports; in all, if it supports none of them."""
+    """Returns the pairs of ``plan`` that have both scores, with their ``change``. Pairs in
+    languages that the judge does not support are left out, unless it supports none of them. A
+    change within the tolerance is 0."""
     pairs = plan.pairs
     before = pairs.before.map(scores).astype(float)
     change = pairs.after.map(scores).astype(float) - before
@@ -329,7 +333,8 @@ def _scored_pairs(
 def trial_findings(
     edits: Sequence[Edit], pairs: pd.DataFrame
 ) -> Iterator[TrialFinding]:
-    """Yields one finding for each check, in the order of the groups."""
+    """Yields the result of each check, in the order of the groups. ``pairs``: all scored pairs with
+    their change."""
     for group in GROUPS:
         for edit in edits:
             if edit.group == group:
@@ -355,8 +360,10 @@ def _make_finding(
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
-    """Returns red if the whole interval of the change is on the wrong side of the bound, or, for a
-    fault, not wholly below 0. Without an interval the change itself counts."""
+    """Returns ``red`` if the whole interval of ``change`` is on the wrong side of the bound,
+    otherwise ``green``. For an injected issue, it is red unless the whole interval is below 0.
+    Without an interval, the change itself is used. ``harm``: the direction in which an attack is
+    harmful."""
     assert change.value is not None
     low = change.value if change.low is None else change.low
     high = change.value if change.high is None else change.high
@@ -374,8 +381,8 @@ def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
 
 
 def trial_page(results: Sequence[TrialResult]) -> Page:
-    """Returns trial.html, trial.json of all judges, and what the terminal shows: one table of
-    checks with the change and the verdict of each judge."""
+    """Returns the page trial.html, with trial.json of all judges, and with what the terminal shows.
+    The table has the change and the verdict for each check and judge."""
     first = results[0]
     table = trial_table(results)
     facts = [
@@ -405,8 +412,8 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
 
 
 def _answer_sentence(result: TrialResult) -> str:
-    """Returns how many checks are red, and the first of them, in a sentence of at most 100
-    characters."""
+    """Returns a sentence of at most 100 characters: how many checks are red for a judge, and which
+    ones."""
     red: list[str] = []
     few = 0
     for finding in result.findings:
@@ -422,7 +429,7 @@ def _answer_sentence(result: TrialResult) -> str:
 
 
 def _summary_table(results: Sequence[TrialResult]) -> Table:
-    """Returns for each group and judge how many checks are green."""
+    """Returns a table with the number of green checks for each group and judge."""
     rows: list[Row] = []
     for group, heading in GROUPS.items():
         cells: list[Cell] = [heading]
@@ -438,7 +445,7 @@ def _summary_table(results: Sequence[TrialResult]) -> Table:
 
 
 def trial_table(results: Sequence[TrialResult]) -> Table:
-    """Returns the table of checks by judges."""
+    """Returns a table with a row for each check and a column for each judge."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
     for group, heading in GROUPS.items():

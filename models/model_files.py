@@ -14,11 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import (
-    ConfigError,
-    NotAvailableError,
-    install_command,
-)
+from medal_judges.errors import ConfigError, NotAvailableError, install_command
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 

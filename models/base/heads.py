@@ -49,8 +49,7 @@ def isotonic_map(
 
 
 def fit_isotonic(
-    units: npt.ArrayLike,
-    targets: npt.ArrayLike,
+    units: npt.ArrayLike, targets: npt.ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1], and returns its
     knots (x, y)."""

@@ -118,11 +118,7 @@ def judge_files(folder: Path) -> list[Path]:
 
 
 def push_folder(
-    folder: Path,
-    repo_id: str,
-    *,
-    private: bool = True,
-    revision: str | None = None,
+    folder: Path, repo_id: str, *, private: bool = True, revision: str | None = None
 ) -> str:
     """Uploads the judge in ``folder`` to ``repo_id`` as one commit and returns the commit's URL.
     ``revision`` becomes a tag of the commit. If there is no repository, creates it, ``private`` or

@@ -25,23 +25,14 @@ from medal_judges.errors import ConfigError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
-from medal_judges.models.batching import (
-    budget_batches,
-    in_order,
-    retry_on_oom,
-    windows,
-)
+from medal_judges.models.batching import budget_batches, in_order, retry_on_oom, windows
 from medal_judges.models.device import batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import detect_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import (
-    Contributions,
-    Judgement,
-    empty_judgement,
-)
+from medal_judges.records.judgement import Contributions, Judgement, empty_judgement
 from medal_judges.records.signature import Signature, content_hash
 
 if TYPE_CHECKING:

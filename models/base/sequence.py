@@ -93,9 +93,8 @@ class SequenceJudge(LearnedJudge):
     def place(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
         self.fit_batches(self.device)
-        self.net = self.net.to(self.device).float().eval()
-        if dtype != "fp32":
-            cast_weights(self.net, torch_dtype(dtype))
+        self.net = self.net.to(self.device).eval()
+        cast_weights(self.net, torch_dtype(dtype))
         set_attention(self.net, self.device, dtype)
 
     @abstractmethod

@@ -7,21 +7,13 @@ import tempfile
 from pathlib import Path
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.hub import (
-    is_hub_id,
-    judge_files,
-    push_folder,
-)
+from medal_judges.models.base.hub import is_hub_id, judge_files, push_folder
 from medal_judges.models.model_files import PREFIX
 from medal_judges.storage.files import read_json
 
 
 def push_judge(
-    folder: Path,
-    repo_id: str,
-    *,
-    public: bool = False,
-    revision: str | None = None,
+    folder: Path, repo_id: str, *, public: bool = False, revision: str | None = None
 ) -> str:
     """Uploads the judge saved in ``folder`` to ``repo_id`` and returns the commit's URL.
     ``revision`` becomes a tag of the commit.

@@ -33,10 +33,7 @@ _UNKNOWN = "not stated here: see the model's page"
 
 
 def write_card(
-    folder: Path,
-    *,
-    repo_id: str | None = None,
-    revision: str | None = None,
+    folder: Path, *, repo_id: str | None = None, revision: str | None = None
 ) -> None:
     """Writes the model card of the judge into ``folder``. The code example in it loads ``repo_id``
     at ``revision``. Without a ``repo_id`` it loads the folder's name.
@@ -84,8 +81,7 @@ def write_card(
 
 
 def _base_model(
-    config: Mapping[str, Any],
-    settings: Mapping[str, Any],
+    config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Returns ``name``, ``hub_id`` and ``licence`` of a judge's base model. Returns None for a
     judge without a base model. ``hub_id`` is None if the base is a folder. ``config``: judge.json.

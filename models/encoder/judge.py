@@ -16,10 +16,7 @@ from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.pretrained import load_base, load_saved, prepare_base
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.base.sequence import (
-    SequenceJudge,
-    classifier_settings,
-)
+from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
@@ -89,11 +86,7 @@ class EncoderJudge(SequenceJudge):
 
     @classmethod
     def load(
-        cls,
-        folder: Path,
-        *,
-        device: Device = None,
-        dtype: str = "fp32",
+        cls, folder: Path, *, device: Device = None, dtype: str = "fp32"
     ) -> EncoderJudge:
         """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``). Raises JudgeLoadError if weights are missing or do not fit the config."""

@@ -49,11 +49,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import UnreadError, quote, spoken_from
-from medal_judges.models.prompted.prompt import (
-    Prompt,
-    load_prompt,
-    transcript,
-)
+from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, filled_details
 from medal_judges.records.signature import Signature, content_hash
@@ -422,11 +418,7 @@ class FollowUpJudge(Judge):
             dialogues.append((name, request.payload.messages))
         is_turn = requests[0].turn is not None  # all of one call are of one level
         selections = select(
-            self.llm,
-            dialogues,
-            self.pool,
-            turn=is_turn,
-            seed=self.config.seed,
+            self.llm, dialogues, self.pool, turn=is_turn, seed=self.config.seed
         )
         for request, selection in zip(requests, selections, strict=True):
             request.payload.selection = selection
@@ -494,11 +486,7 @@ class FollowUpJudge(Judge):
         )
 
     def _dimension_score(
-        self,
-        name: str,
-        request: ScoreRequest,
-        table: np.ndarray,
-        weights: np.ndarray,
+        self, name: str, request: ScoreRequest, table: np.ndarray, weights: np.ndarray
     ) -> DimensionScore:
         """Returns the score of the dimension ``name``. ``table`` [ends, follow-ups]: the value of
         each follow-up after each end. ``weights`` [ends] add up to 1."""

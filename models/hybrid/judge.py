@@ -16,12 +16,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from medal_judges.config import (
-    Config,
-    build_config,
-    judge_file,
-    shipped_names,
-)
+from medal_judges.config import Config, build_config, judge_file, shipped_names
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import isotonic_map, on_scale
 from medal_judges.models.base.judge import (
@@ -81,10 +76,7 @@ class Line:
         return np.asarray(isotonic_map(scores, self.curve))
 
 
-def member_and_dimension(
-    key: str,
-    dimension: str,
-) -> tuple[str, str]:
+def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
     """Splits the input ``key`` into (member, dimension). ``MEMBER:DIMENSION`` names both.
     ``MEMBER`` alone is for the hybrid's ``dimension``, the member's dimension of the same name."""
     member, _, own_name = key.partition(":")
@@ -137,11 +129,7 @@ class Member:
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def unit(
-        self,
-        judgement: Judgement,
-        dimension: str,
-    ) -> float | None:
+    def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1].
         Returns None if there is no score."""
         score = judgement.scores.get(dimension)
@@ -171,10 +159,7 @@ class Member:
             path = f"{MEMBERS}/{self.name}"
             (folder / MEMBERS).mkdir(exist_ok=True)
             save_judge(self.judge, folder / path)
-        return {
-            "signature": str(self.judge.signature()),
-            "path": path,
-        }
+        return {"signature": str(self.judge.signature()), "path": path}
 
 
 def _shipped_files() -> set[str]:
@@ -189,10 +174,7 @@ def open_member(name: str, config: MemberConfig) -> Member:
 
 
 def load_member(
-    name: str,
-    saved: Mapping[str, Any],
-    folder: Path,
-    options: Mapping[str, Any],
+    name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
 ) -> Member:
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
@@ -326,11 +308,7 @@ class HybridJudge(Judge):
         write_config(folder, self, settings)
 
     @classmethod
-    def load(
-        cls,
-        folder: Path,
-        **options: Any,
-    ) -> HybridJudge:
+    def load(cls, folder: Path, **options: Any) -> HybridJudge:
         """Loads the hybrid saved in ``folder`` with its members.
 
         ``options``: ``device`` and ``dtype`` for all members with a network on this machine, and
@@ -366,9 +344,7 @@ class HybridJudge(Judge):
         """Does nothing: each member forms its own batches."""
 
     def _score_batch(
-        self,
-        requests: Sequence[ScoreRequest],
-        dimensions: Sequence[str],
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         answers: list[dict[str, Judgement]] = [{} for _ in requests]
         for name, member in self.members.items():
@@ -416,9 +392,7 @@ class HybridJudge(Judge):
         )
 
     def _answer(
-        self,
-        dimension: Dimension,
-        answers: Mapping[str, Judgement],
+        self, dimension: Dimension, answers: Mapping[str, Judgement]
     ) -> DimensionScore:
         """Returns the score of ``dimension`` from the members' judgements (``answers``). If one
         member alone scores it on the same scale, returns all that the member says about it."""

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import (
-    Normalize,
-    Pooling,
-    Transformer,
-)
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.pretrained import (
-    positions_of,
-    prepare_base,
-    require_known_ids,
-)
+from medal_judges.models.base.pretrained import prepare_base, require_known_ids
+from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
     budget_batches,
@@ -40,43 +34,51 @@ from medal_judges.models.device import (
     torch_dtype,
 )
 from medal_judges.models.linear.config import LinearConfig
-from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sums
+from medal_judges.models.linear.packing import PACKABLE, PASS_TOKENS, PackedBert
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.model_files import MODEL_FILES
-from medal_judges.storage.files import read_json_if_there
+from medal_judges.storage.files import read_json, read_json_if_there
 
 Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
 
 
 class TextEncoder:
-    """Computes vectors of texts with the frozen base of a linear judge, a model of
-    sentence-transformers."""
+    """Computes vectors of texts with the frozen base of a linear judge, the model of
+    sentence-transformers in ``folder``.
 
-    def __init__(self, model: SentenceTransformer, config: LinearConfig) -> None:
-        self.model = model.eval()
-        network: Any = model[0]
-        self.body = network.auto_model  # a model of transformers
-        prepare_base(config, self.body.config)
-        if getattr(self.body, "pooler", None) is not None:
-            self.body.pooler = (
-                None  # BERT's layer on the first token, which is not used
+    On a CPU the bases of judges in this package run as PackedBert. Neither sentence-transformers
+    nor transformers is imported for them.
+    """
+
+    def __init__(self, folder: Path, config: LinearConfig) -> None:
+        self.folder, self.config = folder, config
+        self.packed: PackedBert | None = None
+        self.can_pack = config.base in PACKABLE
+        if self.can_pack:
+            self.settings: Any = SimpleNamespace(**read_json(folder / "config.json"))
+            self.width = self.settings.hidden_size
+            backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            tokenizer: Any = SimpleNamespace(
+                backend_tokenizer=backend,
+                added_tokens_decoder=backend.get_added_tokens_decoder(),
+                all_special_tokens=(),
             )
-        # Lengths are set to 1 at the end, after the pieces of a text are added up.
-        self.layers = [layer for layer in model if not isinstance(layer, Normalize)]
-        kinds = [type(layer) for layer in self.layers]
-        self.is_mean = (
-            kinds == [Transformer, Pooling] and model[1].pooling_mode == "mean"
-        )
-        self.tokenizer: Any = model.tokenizer
-        self.marks = SpecialTokens(self.tokenizer)
-        self.width = int(model.get_embedding_dimension() or 0)
-        positions = positions_of(self.body.config) or config.max_tokens
+        else:
+            self.settings = self.model[0].auto_model.config
+            self.width = int(self.model.get_embedding_dimension())
+            tokenizer = self.model.tokenizer
+        prepare_base(config, self.settings)
+        self.marks = SpecialTokens(tokenizer)
+        self.tokenizer = tokenizer.backend_tokenizer
+        # A call of transformers' class may have left truncation and padding on.
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
         # Ids that the tokenizer puts before and after a single sequence.
-        letter = self.tokenizer("a", add_special_tokens=False).input_ids[0]
-        ids = self.tokenizer("a").input_ids
+        letter = self.tokenizer.encode("a", add_special_tokens=False).ids[0]
+        ids = self.tokenizer.encode("a").ids
         place = ids.index(letter)
         self.prefix, self.suffix = ids[:place], ids[place + 1 :]
-        self.limit = min(config.max_tokens, positions) - len(ids) + 1
+        self.limit = config.max_tokens - len(ids) + 1
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
@@ -86,26 +88,29 @@ class TextEncoder:
         path = Path(model_path(config.base))
         if not path.is_dir():
             path = download(config.base, config.base_revision, patterns=MODEL_FILES)
-        return cls.load(path, config)
+        return cls(path, config)
 
-    @classmethod
-    def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
-        """Loads the base in ``folder`` without network access. ``config``: the judge's settings.
-        Raises JudgeLoadError if it cannot be loaded, or if it could run code: pickles, or modules
-        from outside sentence-transformers."""
-        modules = read_json_if_there(folder / "modules.json", [])
-        foreign = [str(path.name) for path in folder.rglob("*.bin")]
-        for module in modules:
-            if not str(module["type"]).startswith("sentence_transformers."):
-                foreign.append(str(module["type"]))
+    @cached_property
+    def model(self) -> Any:
+        """The model of sentence-transformers, loaded without network access. Raises JudgeLoadError
+        if it cannot be loaded, or if it could run code: pickles, or modules from outside
+        sentence-transformers."""
+        folder = self.folder
+        foreign = [path.name for path in folder.rglob("*.bin")]
+        for module in read_json_if_there(folder / "modules.json", []):
+            kind = str(module["type"])
+            if not kind.startswith("sentence_transformers."):
+                foreign.append(kind)
         if foreign:
             raise JudgeLoadError(
                 f"{folder}: {foreign[0]} can run code, and is not loaded",
                 hint="Use a base with safetensors weights and without Python files",
             )
+        from sentence_transformers import SentenceTransformer
+
         try:
             with quiet_loading():
-                model = SentenceTransformer(
+                model: Any = SentenceTransformer(
                     str(folder),
                     device="cpu",
                     local_files_only=True,
@@ -114,7 +119,7 @@ class TextEncoder:
                 )
         except (OSError, ValueError) as error:
             raise JudgeLoadError(
-                f"cannot load the base {config.base}: {str(error).splitlines()[0]}",
+                f"cannot load the base {self.config.base}: {str(error).splitlines()[0]}",
                 hint="Give a Hub id, a folder with safetensors weights, embedded:minilm or "
                 "embedded:e5",
             ) from error
@@ -122,8 +127,11 @@ class TextEncoder:
             raise JudgeLoadError(
                 f"{folder}: some weights are not finite numbers. Download it again"
             )
-        require_known_ids(model[0].auto_model, model.tokenizer, folder)
-        return cls(model, config)
+        body = model[0].auto_model
+        require_known_ids(body, model.tokenizer, folder)
+        # BERT's layer on the first token, which is not used
+        body.pooler = None
+        return model.eval()
 
     def save(self, folder: Path) -> None:
         """Writes the base into ``folder`` as safetensors."""
@@ -132,23 +140,22 @@ class TextEncoder:
     def place(self, device: torch.device, dtype: str) -> None:
         """Moves the base to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``)."""
-        self.model = self.model.to(device).float()
-        if dtype != "fp32":
-            cast_weights(self.body, torch_dtype(dtype))
-        set_attention(self.body, device, dtype)
+        self.packed = None
+        if self.can_pack and device.type == "cpu":
+            self.packed = PackedBert(
+                load_file(self.folder / WEIGHTS_NAME), self.settings, torch_dtype(dtype)
+            )
+            return
+        body = self.model.to(device)[0].auto_model
+        cast_weights(body, torch_dtype(dtype))
+        set_attention(body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each of ``texts``, without the special tokens that the tokenizer
         adds."""
-        if not texts:
-            return []
         unmarked = [self.marks.broken_up(text) for text in texts]
-        # The library under transformers' class, whose masks, offsets and objects take as long as
-        # the tokens. An earlier call may have left truncation and padding on.
-        backend: Any = self.tokenizer.backend_tokenizer
-        backend.no_truncation()
-        backend.no_padding()
-        encodings = backend.encode_batch_fast(unmarked, add_special_tokens=False)
+        # Masks, offsets and objects of transformers' class take as long as the tokens.
+        encodings = self.tokenizer.encode_batch_fast(unmarked, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def pieces(self, ids: Sequence[int]) -> Pieces:
@@ -168,9 +175,9 @@ class TextEncoder:
         The vector is the mean over the text's pieces, weighted by their numbers of tokens.
         ``budget``: the maximum number of padded tokens in a batch.
         """
-        packing = self.is_mean and can_pack(self.body)
-        pass_sums = partial(packed_sums, self.body) if packing else self._padded_sums
-        if packing:
+        pass_sums = self._padded_sums
+        if self.packed is not None:
+            pass_sums = self.packed.sums
             budget = min(budget, PASS_TOKENS)
         all_pieces: Pieces = list(chain.from_iterable(texts))
         rows = np.repeat(np.arange(len(texts)), list(map(len, texts)))
@@ -183,7 +190,7 @@ class TextEncoder:
         # A piece without text and marks has no tokens.
         numbers = np.flatnonzero(lengths).tolist()
         for batch in budget_batches(
-            numbers, lengths.__getitem__, budget, tight=not packing
+            numbers, lengths.__getitem__, budget, tight=self.packed is None
         ):
             vectors = torch.stack(retry_on_oom(token_sums, batch))
             sums.index_add_(0, torch.from_numpy(rows[batch]), vectors)
@@ -192,10 +199,13 @@ class TextEncoder:
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
         """Returns the pooled vector of each of ``pieces`` times its number of tokens, [pieces,
         width]."""
-        ids, mask = pad_rows(pieces, int(self.tokenizer.pad_token_id or 0))
-        ids, mask = ids.to(self.body.device), mask.to(self.body.device)
+        device = self.model.device
+        ids, mask = pad_rows(pieces, int(self.model.tokenizer.pad_token_id or 0))
+        ids, mask = ids.to(device), mask.to(device)
         features: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-        for layer in self.layers:
-            features = layer(features)
+        for layer in self.model:
+            # Lengths are set to 1 after the pieces of a text are added up.
+            if type(layer).__name__ != "Normalize":
+                features = layer(features)
         vectors: Tensor = features["sentence_embedding"].float()
         return (vectors * mask.sum(1, keepdim=True)).cpu()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.linear.config import HeadName
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,16 +61,12 @@ class FittedHead:
     def probabilities(self, columns: Floats) -> Floats:
         """Returns a classifier's probability of each class from 0 to ``top``, [n, top + 1], for
         ``columns`` [n, C]. A class that is not in ``classes`` has probability 0."""
-        if len(self.classes) == 1:
-            present = np.ones((len(columns), 1))
-        elif len(self.classes) == 2:
+        logits = torch.from_numpy(self.raw(columns))
+        if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
-            second = expit(self.raw(columns))
-            present = np.concatenate([1 - second, second], axis=1)
-        else:
-            present = softmax(self.raw(columns), axis=1)
+            logits = functional.pad(logits, (1, 0))
         chances = np.zeros((len(columns), self.top + 1))
-        chances[:, list(self.classes)] = present
+        chances[:, list(self.classes)] = logits[:, : len(self.classes)].softmax(1)
         return chances
 
     def units(self, columns: Floats, decode: str, temperature: float = 1.0) -> Floats:
@@ -83,7 +78,8 @@ class FittedHead:
         divides the logit of a logistic head only.
         """
         if self.kind == "logistic":
-            chances: Floats = expit(self.raw(columns)[:, 0] / temperature)
+            logits = torch.from_numpy(self.raw(columns)[:, 0] / temperature)
+            chances: Floats = logits.sigmoid().numpy()
             return chances
         if self.kind != "mlp_classifier":
             return on_scale(self.raw(columns)[:, 0])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,7 @@ import torch
 from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import (
-    normal_bins,
-    on_scale,
-)
+from medal_judges.models.base.heads import normal_bins, on_scale
 from medal_judges.models.base.judge import (
     EXPLAINED_TURNS,
     DimensionScore,
@@ -40,6 +37,7 @@ from medal_judges.models.base.saving import (
 )
 from medal_judges.models.device import Device, torch_device
 from medal_judges.models.linear.config import MAX_TURNS, LinearConfig
+from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
 from medal_judges.models.linear.reader import (
     DialogueReader,
@@ -47,19 +45,12 @@ from medal_judges.models.linear.reader import (
     answer_weights,
     join,
 )
+from medal_judges.models.linear.reply import Reactions
 from medal_judges.models.model_files import PREFIX, base_hash
 from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
-from medal_judges.records.judgement import (
-    Cause,
-    Contributions,
-    Judgement,
-    Unit,
-)
+from medal_judges.records.judgement import Cause, Contributions, Judgement, Unit
 from medal_judges.records.signature import Signature, content_hash
-
-if TYPE_CHECKING:
-    from medal_judges.models.linear.encoder import TextEncoder
 
 _MOST_CAUSES = 2
 ENCODER_FOLDER = "encoder"
@@ -117,8 +108,6 @@ class LinearJudge(LearnedJudge):
         JudgeLoadError if the base cannot be loaded."""
         encoder = None
         if config.reads_base:
-            from medal_judges.models.linear.encoder import TextEncoder
-
             encoder = TextEncoder.create(config)
         return cls(config, dimensions, encoder=encoder, name=name, device=device)
 
@@ -135,20 +124,21 @@ class LinearJudge(LearnedJudge):
         ``dimensions`` replace those of the rubric.
         """
         features = settings["features"]
-        _require_known(settings, ("name", "rubric", "features"))
-        for feature in features.values():
-            _require_known(feature, ("mean", "std", "good"))
-        config = LinearConfig(
-            features=tuple(f"assistant.{name}" for name in features), vectors=False
-        )
+        unknown = settings.keys() - {"name", "rubric", "features"}
+        slopes, middle = {}, 0.0
+        for name, feature in features.items():
+            unknown |= feature.keys() - {"mean", "std", "good"}
+            slopes[f"assistant.{name}"] = feature["good"] / feature["std"]
+            middle -= feature["mean"] * feature["good"] / feature["std"]
+        if unknown:
+            raise ValueError(f"there is no setting {min(unknown)!r}. Leave it out")
+        config = LinearConfig(features=tuple(slopes), vectors=False)
         if config.reads_base:
             raise ValueError(
                 "features that compare vectors need a trained judge. Leave them out"
             )
         dimensions = dimensions or load_rubric(settings["rubric"])
         judge = cls(config, dimensions, name=settings["name"])
-        slopes = {f"assistant.{n}": f["good"] / f["std"] for n, f in features.items()}
-        middle = -sum(f["mean"] * f["good"] / f["std"] for f in features.values())
         weights = judge.reader.columns_of(slopes)
         for dimension in dimensions:
             sign = 1 if dimension.good == "high" else -1
@@ -181,11 +171,7 @@ class LinearJudge(LearnedJudge):
 
     @classmethod
     def load(
-        cls,
-        folder: Path,
-        *,
-        device: Device = None,
-        dtype: str = "fp32",
+        cls, folder: Path, *, device: Device = None, dtype: str = "fp32"
     ) -> LinearJudge:
         """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``). An ``embedded:`` base is loaded from its package, because it is not saved with
@@ -202,8 +188,6 @@ class LinearJudge(LearnedJudge):
             )
         encoder = None
         if config.reads_base:
-            from medal_judges.models.linear.encoder import TextEncoder
-
             now = base_hash(config.base, folder / ENCODER_FOLDER)
             if now != saved["base_hash"]:
                 raise JudgeLoadError(
@@ -214,7 +198,7 @@ class LinearJudge(LearnedJudge):
             if config.base.startswith(PREFIX):
                 encoder = TextEncoder.create(config)
             else:
-                encoder = TextEncoder.load(folder / ENCODER_FOLDER, config)
+                encoder = TextEncoder(folder / ENCODER_FOLDER, config)
         state = learned_state(saved)
         judge = cls(config, encoder=encoder, device=device, dtype=dtype, **state)
         judge._load_weights(folder / WEIGHTS_NAME, saved["heads"])
@@ -230,8 +214,6 @@ class LinearJudge(LearnedJudge):
         for name, tensor in read_weights(path).items():
             groups.setdefault(name.partition(".")[0], {})[name] = tensor
         if self.config.reply is not None and reader.encoder is not None:
-            from medal_judges.models.linear.reply import Reactions
-
             sizes = reader.encoder.width, len(self.config.measures)
             reader.reactions = Reactions.of(
                 self.config.reply, *sizes, groups.pop("reply"), path
@@ -293,7 +275,7 @@ class LinearJudge(LearnedJudge):
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
         readings = [request.payload for request in requests]
-        weights = self._weights(requests, dimension)
+        weights = self._weights(requests, dimension, rows)
         columns = self.reader.pool(readings, rows, weights)
         units, outputs = self.units(name, columns), head.raw(columns)[:, 0]
         raw: list[float | None] = [None] * len(requests)
@@ -325,34 +307,30 @@ class LinearJudge(LearnedJudge):
         )
 
     def _weights(
-        self, requests: Sequence[ScoreRequest], dimension: Dimension
+        self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
         """Returns the weight of each turn of all ``requests`` in the columns that the head of
-        ``dimension`` reads."""
+        ``dimension`` reads: the mean answer of a dialogue, or its worst answer if ``dimension`` is
+        an issue. ``rows``: the columns of all turns."""
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
             return join(readings, "weights")
-        weights = [
-            self._answer_weights(reading, self.reader.rows([reading]), dimension)
-            for reading in readings
-        ]
+        weights = []
+        for reading in readings:
+            turns, rows = np.split(rows, [len(reading.roles)])
+            answers = np.flatnonzero(reading.roles == 1).tolist()
+            if dimension.good == "low":
+                columns = []
+                for answer in answers:
+                    alone = answer_weights(reading.roles, [answer])
+                    columns.append(self.reader.pool([reading], turns, alone)[0])
+                units = self.units(dimension.name, np.stack(columns))
+                worst = int(
+                    np.argmax(units >= units.max() - EQUAL)
+                )  # the first of equals
+                answers = [answers[worst]]
+            weights.append(answer_weights(reading.roles, answers))
         return np.concatenate(weights)
-
-    def _answer_weights(
-        self, reading: TurnReading, rows: Floats, dimension: Dimension
-    ) -> Floats:
-        """Returns the weight of each turn in the mean answer of a dialogue, or in its worst answer
-        if ``dimension`` is an issue. ``rows``: the columns of its turns."""
-        answers = np.flatnonzero(reading.roles == 1).tolist()
-        if dimension.good == "low":
-            columns = []
-            for answer in answers:
-                weights = answer_weights(reading.roles, [answer])
-                columns.append(self.reader.pool([reading], rows, weights)[0])
-            units = self.units(dimension.name, np.stack(columns))
-            worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals
-            answers = [answers[worst]]
-        return answer_weights(reading.roles, answers)
 
     def _distributions(
         self, dimension: Dimension, columns: Floats, chances: Floats
@@ -430,10 +408,3 @@ class LinearJudge(LearnedJudge):
                 usual = float(means[role, index]) if means.any() else None
                 causes.append(Cause(names[index], float(features[index]), usual))
         return tuple(causes)
-
-
-def _require_known(settings: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raises ValueError if one of ``settings`` is not in ``names``."""
-    unknown = settings.keys() - names
-    if unknown:
-        raise ValueError(f"there is no setting {min(unknown)!r}. Leave it out")

@@ -1,99 +1,93 @@
-"""Token vectors without padding: the texts of a batch are packed into one row.
+"""BERT without padding: the texts of a batch are packed into one row.
 
 Positions restart with each text, and attention is computed for all texts of one length at once. The
-layers are those of transformers, which calls ``packed_attention`` in place of its own attention.
+token vectors are those of transformers, whose import takes longer than ten dialogues.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AttentionInterface
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-PACKED = "medal_packed"
-# Bodies whose texts can be packed: each token's position is an argument, all layers see all tokens.
-PACKABLE = ("bert", "roberta", "xlm-roberta")
+# Bases that PackedBert computes.
+PACKABLE = ("embedded:minilm", "embedded:e5")
 # Tokens of a packed row: they fit the cache of a core; 8,192 take 25% longer.
 PASS_TOKENS = 2048
 
 
-def can_pack(body: PreTrainedModel) -> bool:
-    """Returns whether ``packed_sums`` supports the network ``body``: a BERT or RoBERTa encoder on a
-    CPU. On a GPU padded batches are faster."""
-    config: Any = body.config
-    return (
-        body.device.type == "cpu"
-        and config.model_type in PACKABLE
-        and not getattr(config, "is_decoder", False)
-    )
+class PackedBert:
+    """A network with ``weights``, cast to ``dtype``, and ``settings`` (config.json), both as in
+    transformers."""
 
+    def __init__(
+        self, weights: Mapping[str, Tensor], settings: Any, dtype: torch.dtype
+    ) -> None:
+        self.settings = settings
+        self.weights = {}
+        for name, weight in weights.items():
+            self.weights[name] = weight.to(dtype)
 
-def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
-    """Returns the sum of the token vectors of each of ``pieces``, [P, H] in fp32. ``body``: the
-    network. ``pieces``: lists of token ids, sorted by length."""
-    # Length: number of texts. The pieces are sorted by length, so texts of one length are together.
-    groups = Counter(map(len, pieces))
-    config: Any = body.config
-    # RoBERTa's positions start after the padding's.
-    first = 0 if config.model_type == "bert" else config.pad_token_id + 1
-    positions = []
-    for length, texts in groups.items():
-        positions.append(torch.arange(first, first + length).repeat(texts))
-    ids = torch.tensor([list(chain.from_iterable(pieces))])
-    attention = config._attn_implementation
-    config._attn_implementation = PACKED
-    try:
-        output = body(
-            input_ids=ids, position_ids=torch.cat(positions)[None], groups=groups
+    def sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids),
+        which are sorted by length."""
+        settings = self.settings
+        # The pieces are sorted by length, so texts of one length are together.
+        lengths = Counter(map(len, pieces))
+        sizes = [length * texts for length, texts in lengths.items()]
+        positions = torch.cat(list(map(torch.arange, map(len, pieces))))
+        words, types, places = (
+            self.weights[f"embeddings.{name}_embeddings.weight"]
+            for name in ("word", "token_type", "position")
         )
-    finally:
-        config._attn_implementation = attention
-    vectors: Tensor = output.last_hidden_state[0].float()
-    sums = []
-    start = 0
-    for length, texts in groups.items():
-        end = start + length * texts
-        sums.append(vectors[start:end].view(texts, length, -1).sum(1))
-        start = end
-    return torch.cat(sums)
+        vectors = words[list(chain.from_iterable(pieces))] + types[0]
+        vectors = self._norm("embeddings", vectors + places[positions])
+        for number in range(settings.num_hidden_layers):
+            layer = f"encoder.layer.{number}"
+            outputs = self._attend(f"{layer}.attention.self", vectors, lengths, sizes)
+            vectors = self._add(f"{layer}.attention.output", outputs, vectors)
+            wide = self._map(f"{layer}.intermediate.dense", vectors)
+            vectors = self._add(f"{layer}.output", functional.gelu(wide), vectors)
+        sums = []
+        parts = vectors.float().split(sizes)
+        for length, part in zip(lengths, parts, strict=True):
+            sums.append(part.unflatten(0, (-1, length)).sum(1))
+        return torch.cat(sums)
 
+    def _attend(
+        self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
+    ) -> Tensor:
+        """Returns the attention output [N, H] of texts of the ``lengths``, which have ``sizes``
+        tokens in all."""
+        shape = (len(vectors), self.settings.num_attention_heads, -1)
+        parts = []
+        for part in ("query", "key", "value"):
+            mapped = self._map(f"{name}.{part}", vectors).view(shape)
+            parts.append(mapped.split(sizes))
+        outputs = []
+        for length, *groups in zip(lengths, *parts, strict=True):
+            batched = []
+            for group in groups:
+                batched.append(group.unflatten(0, (-1, length)).transpose(1, 2))
+            attended = functional.scaled_dot_product_attention(*batched)
+            outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
+        return torch.cat(outputs)
 
-def packed_attention(
-    module: object,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: None,
-    *,
-    groups: Mapping[int, int],
-    **options: object,
-) -> tuple[Tensor, None]:
-    """Returns the attention output [1, N, heads, size] of a packed row and no attention weights.
-    ``query``, ``key`` and ``value`` are [1, heads, N, size]. ``groups``: length -> number of texts,
-    in the order of the row. transformers calls this function in place of its own attention."""
-    outputs = []
-    start = 0
-    for length, texts in groups.items():
-        end = start + length * texts
-        batched: list[Any] = []
-        for part in (query, key, value):
-            group = part[0, :, start:end]
-            batched.append(
-                group.reshape(-1, texts, length, group.shape[2]).transpose(0, 1)
-            )
-        attended = functional.scaled_dot_product_attention(*batched)
-        outputs.append(attended.transpose(1, 2).flatten(0, 1))
-        start = end
-    return torch.cat(outputs)[None], None
+    def _map(self, name: str, vectors: Tensor) -> Any:
+        weight = self.weights[f"{name}.weight"]
+        return functional.linear(vectors, weight, self.weights[f"{name}.bias"])
 
+    def _add(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
+        """Returns the normalised sum of ``vectors`` and the mapped ``wide`` vectors."""
+        return self._norm(name, self._map(f"{name}.dense", wide).add_(vectors))
 
-AttentionInterface.register(PACKED, packed_attention)
+    def _norm(self, name: str, vectors: Tensor) -> Any:
+        weight = self.weights[f"{name}.LayerNorm.weight"]
+        bias = self.weights[f"{name}.LayerNorm.bias"]
+        epsilon = self.settings.layer_norm_eps
+        return functional.layer_norm(vectors, weight.shape, weight, bias, epsilon)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,9 @@ from medal_judges.models.base.turn_features import (
 )
 from medal_judges.models.batching import BEFORE_BATCH
 from medal_judges.models.linear.config import MAX_TURNS, REACTION_NAMES, LinearConfig
+from medal_judges.models.linear.encoder import Pieces, TextEncoder
+from medal_judges.models.linear.reply import Reactions
 from medal_judges.records.dialogue import Dialogue, Turn
-
-if TYPE_CHECKING:
-    from medal_judges.models.linear.encoder import Pieces, TextEncoder
-    from medal_judges.models.linear.reply import Reactions
 
 Floats = npt.NDArray[np.float64]
 Vectors = npt.NDArray[np.float32]
@@ -56,15 +54,8 @@ class TurnReading:
     def read_turns(self) -> TurnReading:
         """Returns a copy with only those turns whose weight is not 0."""
         rows = np.flatnonzero(self.weights)
-        return replace(
-            self,
-            roles=self.roles[rows],
-            measures=self.measures[rows],
-            features=self.features[rows],
-            texts=self.texts[rows],
-            vectors=self.vectors[rows],
-            weights=self.weights[rows],
-        )
+        names = ("roles", "measures", "features", "texts", "vectors", "weights")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 @dataclass(slots=True)
@@ -92,7 +83,7 @@ class TurnScale:
     def tensors(self) -> dict[str, Floats]:
         """Returns the arrays to save, by name. Leaves out empty arrays, because safetensors cannot
         hold them."""
-        arrays = {"mean": self.mean, "deviation": self.deviation, "centre": self.centre}
+        arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
     def standardise(
@@ -259,9 +250,7 @@ class DialogueReader:
             return
         roles = [reading.roles for reading in readings]
         measures = self.scale.standardise(
-            join(readings, "measures"),
-            np.concatenate(roles),
-            self.config.limit,
+            join(readings, "measures"), np.concatenate(roles), self.config.limit
         )
         texts = [reading.texts for reading in readings]
         reactions = self.reactions.columns(texts, measures, roles, half)

@@ -246,9 +246,7 @@ class TurnMetric(Judge):
         return probabilities
 
     def _dimension_score(
-        self,
-        name: str,
-        answers: Mapping[str, Mapping[int, list[float]]],
+        self, name: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> DimensionScore:
         """Returns the score of the dimension ``name``: the mean over the turns that have a value
         for each of its parts. ``answers``: dimension -> turn index -> probabilities. A turn has one
@@ -398,11 +396,7 @@ class UniEvalJudge(TurnMetric):
         return ""
 
     def _fit(
-        self,
-        question: Mapping[str, Any],
-        answer: str,
-        before: Sequence[str],
-        fact: str,
+        self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
         """Returns (text of the input with the newest turns that fit, number of older turns
         dropped). ``before``: the turns before the reply. ``answer``: the reply, or one sentence of

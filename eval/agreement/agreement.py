@@ -276,7 +276,7 @@ def agreement_page(
     (name, value) pairs on how it was made.
     """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
-    notes = list(_notes(agreements))
+    notes = list(_note_sentences(agreements))
     widest = [part for part in agreements if part.lang == agreements[-1].lang]
     names = [part.dimension.replace("_", " ") for part in widest]
     alphas = [part.estimates["alpha"] for part in widest]
@@ -312,7 +312,7 @@ def agreement_page(
     )
 
 
-def _notes(agreements: Sequence[Agreement]) -> Iterator[str]:
+def _note_sentences(agreements: Sequence[Agreement]) -> Iterator[str]:
     """Yields sentences: who always gives the same answer, which agreement may be chance, and why α
     has no value or no interval."""
     names_by_reason: dict[str, list[str]] = {}

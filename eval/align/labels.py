@@ -52,7 +52,7 @@ def rated_dimension(
             hint=f"Label more chats. The file has labels of: {names}",
         )
     answers = answer_matrix(rows, name)
-    low, high = _scale_of(rows, answers, name, judge_dimension)
+    low, high = _find_scale(rows, answers, name, judge_dimension)
     count = len({row.group for row in rows})
     if count < FOLDS:
         raise ConfigError(
@@ -70,7 +70,7 @@ def rated_dimension(
     return replace(dimension, kind=kind, low=low, high=high)
 
 
-def _scale_of(
+def _find_scale(
     rows: Sequence[LabelledDialogue],
     answers: Floats,
     name: str,

@@ -155,8 +155,8 @@ def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """How well one set of scores agrees with people. ``error``: the root mean square distance from
-    people's mean rating, in points of their scale. ``rho``: Spearman's correlation. ``gain``: how
-    much lower the error of the aligned judge is."""
+    people's mean rating, in points of their scale. ``rho``: Spearman's correlation. ``gain``:
+    ``error`` minus the error of the aligned judge."""
 
     name: str
     error: float
@@ -170,7 +170,7 @@ class Proof:
 
     ``fit``: the name of the fit that is chosen on all rows. ``line``: that fit as a function.
     ``lines``: the aligned judge and its baselines. ``base``: the name of the better baseline, LINE
-    or MEAN. ``gain``: how much lower the error of the aligned judge is than the error of ``base``.
+    or MEAN. ``gain``: the error of that baseline minus the error of the aligned judge.
     """
 
     fit: str
@@ -195,7 +195,7 @@ class Proof:
         """Returns the entry of ``lines`` with this ``name``."""
         return next(line for line in self.lines if line.name == name)
 
-    def notes(self) -> list[str]:
+    def note_sentences(self) -> list[str]:
         """Returns sentences on simpler judges that are as good, if the aligned judge is not shown
         to be better."""
         notes: list[str] = []
@@ -238,7 +238,7 @@ def prove(material: Material) -> Proof:
         gain = None
         if name != ALIGNED:
             gain, _ = estimate_gain(material, squares[ALIGNED], squares[name])
-        lines.append(_measure(material, name, y, scores, gain))
+        lines.append(_measure_agreement(material, name, y, scores, gain))
     lines += _single_rating_lines(material)
     base = MEAN
     if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
@@ -267,10 +267,10 @@ def _single_rating_lines(material: Material) -> list[Measured]:
     own_ratings = ratings[rows, annotators]
     sums = np.nansum(ratings, axis=1)[rows]
     mean_of_others = (sums - own_ratings) / (counts[rows] - 1)
-    return [_measure(material, PERSON, mean_of_others, own_ratings)]
+    return [_measure_agreement(material, PERSON, mean_of_others, own_ratings)]
 
 
-def _measure(
+def _measure_agreement(
     material: Material,
     name: str,
     human: Floats,
@@ -289,10 +289,9 @@ def _measure(
 def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns how much lower the root mean square error of ``aligned`` is than that of
-    ``baseline``, with interval and p-value. Also returns the standard error of this gain. Both
-    arguments are squared errors, shape (rows,). The jackknife leaves out the contexts of
-    ``material``."""
+    """Returns the root mean square error of ``baseline`` minus that of ``aligned``, with interval
+    and p-value. Also returns the standard error of this gain. Both arguments are squared errors,
+    shape (rows,). The jackknife leaves out the contexts of ``material``."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
@@ -338,7 +337,7 @@ class Alignment:
         written = self.judge is not None
         return {**self.facts, "judge_written": written, "dimensions": dimensions}
 
-    def table(self) -> Table:
+    def error_table(self) -> Table:
         """Returns a table with a row for each dimension: the errors of the judge, the baselines and
         the aligned judge, on held-out chats."""
         columns = {"Dimension": "", "Chats": "", "As it is": AS_IS, "Line": LINE}
@@ -361,7 +360,7 @@ class Alignment:
         foot = str(folder / "align.json")
         if self.judge is not None:
             foot = f"medal score CHATS --judge {quote(str(folder))} --out scores.jsonl"
-        return Printout([self.table()], notes[:_NOTES], [answer], [foot])
+        return Printout([self.error_table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
         """Returns for each dimension a sentence that says whether the labels improve the judge, and
@@ -371,5 +370,5 @@ class Alignment:
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"
             verb = "improve" if proof.improves else "do not improve"
             sentences.append(f"{name}: the labels {verb} this judge ({gain})")
-            sentences += [f"{name}: {note}" for note in proof.notes()]
+            sentences += [f"{name}: {note}" for note in proof.note_sentences()]
         return sentences

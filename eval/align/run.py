@@ -86,7 +86,7 @@ def align(
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = _add_packaged_judges(member)
+    members = _members_with_packaged(member)
     scores = score_members(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
@@ -128,7 +128,7 @@ def _rated_dimensions(
     return dimensions
 
 
-def _add_packaged_judges(member: Member) -> dict[str, Member]:
+def _members_with_packaged(member: Member) -> dict[str, Member]:
     """Returns the judge and the packaged judges whose scores a ridge may use, by name."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):

@@ -56,7 +56,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
     blocks: list[Block] = []
     for rows in tasks:
         rows.sort(key=_rank_key)
-        board, chart = dimension_table(rows), _chart(rows)
+        board, chart = dimension_table(rows), _metric_chart(rows)
         tables.append(board)
         figures.append(chart)
         if len(rows[0].languages) > 1:
@@ -92,7 +92,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
         leads=__package__,
         tables={
             **dict(zip(table_names, tables, strict=True)),
-            **_sheets(benchmark.rows),
+            **_metric_sheets(benchmark.rows),
         },
         figures=dict(zip(figure_names, figures, strict=True)),
         printout=_printout(benchmark, list(headlines.values()) or tasks, tasks),
@@ -135,7 +135,7 @@ def _printout(
 def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
     """Returns the ``metric`` in ``estimates``. If the coverage of ``row`` is too low, the estimate
     has a reason instead of a value."""
-    if row.under_floor:
+    if row.has_low_coverage:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
         return Estimate(None, reason=f"{reason}: no estimate")
     return estimates.get(metric, Estimate(None, reason="not computed"))
@@ -229,7 +229,7 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
     return Table(title, columns, lines, _NOTE, last="ceiling")
 
 
-def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
+def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
     """Returns CSV files of all metrics in full precision, over all rows and by language. They
     include results whose coverage is too low for the page."""
     metric_lines: list[list[object]] = []
@@ -242,7 +242,7 @@ def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
             row.dimension,
             row.kind,
         ]
-        coverage: list[object] = [row.n, row.scored, row.coverage, row.under_floor]
+        coverage: list[object] = [row.n, row.scored, row.coverage, row.has_low_coverage]
         parts = [(row.metrics, coverage, metric_lines)]
         for language, result in row.languages.items():
             parts.append((result.metrics, [language, result.n], language_lines))
@@ -313,7 +313,7 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def _chart(rows: Sequence[ResultRow]) -> Figure:
+def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     """Returns a figure with a row for each judge: its metric with the interval, its metric like for
     like, and the human ceiling."""
     metric = rows[0].headline

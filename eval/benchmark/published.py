@@ -50,8 +50,8 @@ def read_published() -> list[Published]:
     ``judge`` and ``variant`` name the judge, ``model`` its language model. ``models``: all names of
     that model. ``key``: what ``published_as`` in a config refers to. It consists of ``paper``,
     judge and variant, such as ``diet/fed``. If the judge is named like its paper, the key has the
-    name once: ``medal``. ``differs``: keys of the ways in which our method and data differ from the
-    paper's.
+    name once: ``medal``. ``differs``: keys for what our method and data do differently from the
+    paper.
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -170,12 +170,14 @@ def _matching_judges(
     """Yields the name of each judge of ``config`` with the method of the metric ``published``. Also
     yields its model if the config states it, and keys of what differs from the paper."""
     other_rows = []
-    if _method(set_config) not in _shipped_methods("sets", published["set"]):
+    if _method_settings(set_config) not in _shipped_methods("sets", published["set"]):
         other_rows = ["data"]
     for judge in config.judges:
         if judge.published_as == published["key"]:
             marks = [*published["differs"], *other_rows]
-            if _method(judge) not in _shipped_methods("judges", published["key"]):
+            if _method_settings(judge) not in _shipped_methods(
+                "judges", published["key"]
+            ):
                 marks.append("settings")
             yield judge.name, judge.model, marks
     if published["key"] == set_config.published_as:
@@ -205,11 +207,11 @@ def _shipped_methods(kind: str, name: str) -> list[object]:
         config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")
         for part in getattr(config, kind):
             if part.published_as == name:
-                shipped.append(_method(part))
+                shipped.append(_method_settings(part))
     return shipped
 
 
-def _method(part: JudgeConfig | SetConfig) -> object:
+def _method_settings(part: JudgeConfig | SetConfig) -> object:
     """Returns what ``part`` does: the settings of a judge without its model, or the settings that
     select the rows of a set."""
     if isinstance(part, SetConfig):

@@ -399,7 +399,8 @@ def _match_dimensions(
 
 
 def to_file_name(name: str) -> str:
-    """Returns ``name`` as a file name, with other characters escaped as in a URL."""
+    """Returns ``name`` as a file name. Characters that a file name cannot have are escaped as in a
+    URL."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):
         return "%2E" + quoted[1:]

@@ -140,7 +140,7 @@ def published_answers(
     judgements = []
     names: dict[str, str] = {}
     for row in rows:
-        labels = _labels_by(labeller, row)
+        labels = _labels_by_model(labeller, row)
         names |= {name: name for name in config.dimensions if name in labels}
         failure = None
         if not config.dimensions.keys() <= labels.keys():
@@ -164,7 +164,7 @@ def published_answers(
     return Answers(name, f"judge:{labeller}", judgements, names)
 
 
-def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
+def _labels_by_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
     """Returns the labels of ``row`` by the model ``labeller``, by dimension. They are in
     ``machine_labels`` (by dimension and model) or in ``earlier_labels`` (by ``medal label``, before
     people rated the row)."""
@@ -187,5 +187,6 @@ def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:
-    """Returns 12 hex digits that identify the content of ``rows``, in any order."""
+    """Returns 12 hex digits that identify the content of ``rows``. The order of the rows does not
+    count."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))

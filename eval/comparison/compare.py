@@ -83,13 +83,13 @@ def compare(
     results = []
     for name in systems.scores:
         scale = systems.dimensions[name]
-        results.append(samples.compare_on(scale, None))
+        results.append(samples.compare_systems(scale, None))
         for part in bad.values():
             if part.scale == scale:
-                results.append(samples.compare_on(scale, part))
+                results.append(samples.compare_systems(scale, part))
     results, comparisons = _correct_and_sort(results)
     for result in results:
-        notes += _missing_notes(result)
+        notes += _sentences_on_missing(result)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
     counts = systems.frame["system"].value_counts(sort=False).to_dict()
@@ -135,7 +135,7 @@ def _correct_and_sort(
     return [corrected[result.dimension] for result in results], comparisons
 
 
-def _missing_notes(result: ComparedOn) -> list[str]:
+def _sentences_on_missing(result: ComparedOn) -> list[str]:
     """Returns sentences on what is missing from ``result``: labels for a correction, or systems
     without scores."""
     notes = []
@@ -234,7 +234,7 @@ class _SystemComparer:
                 )
         return by_system
 
-    def compare_on(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
+    def compare_systems(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
         """Returns the means and differences of all systems on ``scale``. With ``bad``, returns
         shares of bad scores on that scale instead. P-values are not yet corrected."""
         scores = self.systems.scores[scale.name]

@@ -26,7 +26,7 @@ from medal_judges.report.table import (
     Share,
     Table,
     in_percent,
-    p_cell,
+    p_value_cell,
     slug,
 )
 from medal_judges.stats.intervals import Estimate
@@ -40,8 +40,8 @@ _NOTES = 2  # in the terminal; the page has all
 def comparison_page(comparison: SystemComparison) -> Page:
     """Returns the page compare.html, with compare.json, tables and figures, and with what the
     terminal shows."""
-    answers = [result.answer() for result in comparison.results if result.bad]
-    answers.insert(0, comparison.results[0].answer())
+    answers = [result.answer_sentence() for result in comparison.results if result.bad]
+    answers.insert(0, comparison.results[0].answer_sentence())
     notes = comparison.notes
     if len(comparison.results[0].pairs) == 1:
         pairing = pairing_words(comparison.results[0].pairs[0]).capitalize()
@@ -112,7 +112,7 @@ def short_table(comparison: SystemComparison) -> Table:
             cells.append(_cell(result, best_of.get(name)))
         for pair in result.pairs:
             cells.append(_cell(result, pair.estimate, signed=True))
-            cells.append(p_cell(pair.estimate.p_value))
+            cells.append(p_value_cell(pair.estimate.p_value))
         rows.append(cells + [None] * (5 - len(cells)))
     title = f"{first.pairs[0].first} minus {first.pairs[0].second}"
     columns = ["Dimension", *comparison.systems, title, "p"]
@@ -176,7 +176,7 @@ def pairs_table(result: ComparedOn) -> Table:
     for pair in result.pairs:
         cells: list[Cell] = [pair.first, pair.second]
         cells.append(_cell(result, pair.estimate, signed=True))
-        cells.append(p_cell(pair.estimate.p_value))
+        cells.append(p_value_cell(pair.estimate.p_value))
         if is_corrected:
             alone = pair.difference.judge.estimate
             cells.append(_cell(result, alone, signed=True))

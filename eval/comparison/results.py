@@ -126,16 +126,16 @@ class ComparedOn:
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join(peers)}", ""
 
-    def answer(self) -> str:
+    def answer_sentence(self) -> str:
         """Returns a sentence that says which system is better."""
         return f"{name_in_words(self.dimension)}: {''.join(self.verdict_words())}."
 
-    def verdict(self) -> str:
+    def verdict_sentence(self) -> str:
         """Returns a sentence that says which system is better and how the systems were compared."""
         by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
         if len(self.pairs) == 1:
             by = f"{by.removesuffix(')')}; {pairing_words(self.pairs[0])})"
-        return f"{self.answer().removesuffix('.')}{by}."
+        return f"{self.answer_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
         """Returns ``estimate``, a difference, as text with its interval. A difference of shares is
@@ -215,7 +215,7 @@ class SystemComparison:
 
     def verdicts(self) -> list[str]:
         """Returns a sentence for each result that says which system is better."""
-        return [result.verdict() for result in self.results]
+        return [result.verdict_sentence() for result in self.results]
 
     def to_record(self) -> dict[str, Any]:
         """Returns the comparison as a JSON object."""
@@ -233,13 +233,13 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def check_comparison(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Returns the verdicts on the gates of ``options``: one for each dimension and each system
-    other than the first.
+    """Returns the verdicts on the gates of ``options``, for each dimension and each system other
+    than the first.
 
-    How much worse a system is than the first one has a 95% interval. The gate fails if the whole
-    interval is above the margin. It passes if the whole interval is at or below the margin, or if
-    all scores are equal. Raises CoverageError if coverage is below ``options.min_coverage``. Raises
-    MedalError if a difference has no interval.
+    ``comparison`` estimates how much worse a system is than the first one. A gate fails if the
+    whole 95% interval is above the margin. It passes if the whole interval is at or below the
+    margin, or if all scores are equal. Raises CoverageError if coverage is below
+    ``options.min_coverage``. Raises MedalError if a difference has no interval.
     """
     first = comparison.systems[0]
     checked: list[Checked] = []

@@ -102,7 +102,7 @@ class CompareOptions(Config):
     reading: ReadOptions = ReadOptions()
 
     @model_validator(mode="after")
-    def _check(self) -> CompareOptions:
+    def _check_options(self) -> CompareOptions:
         has_gate = self.fail_if_worse is not None or self.fail_if_more_bad is not None
         if self.junit is not None and not has_gate:
             raise ConfigError("--junit needs a gate. Type --fail-if-worse MARGIN")

@@ -16,7 +16,7 @@ from medal_judges.eval.metaeval.metrics import (
     count_right_alone,
     not_classifiable_reason,
 )
-from medal_judges.report.table import Cell, Row, Table, interval_text, p_cell
+from medal_judges.report.table import Cell, Row, Table, interval_text, p_value_cell
 from medal_judges.stats.difference import (
     Difference,
     correct_by_holm,
@@ -68,7 +68,7 @@ def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     have no rows."""
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
-        if not rows.row.under_floor:
+        if not rows.row.has_low_coverage:
             task = rows.row.set_name, rows.row.dimension
             by_task.setdefault(task, []).append(rows)
     graded: list[JudgePair] = []
@@ -127,7 +127,7 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
         line: list[Cell] = [*pair.about, estimate]
         if has_others:
             line.append(interval_text(estimate.beside or Estimate(None)))
-        lines.append([*line, p_cell(estimate.p_value), len(pair.better.facts)])
+        lines.append([*line, p_value_cell(estimate.p_value), len(pair.better.facts)])
     return Table(title, [*columns, "p", "n"], lines, _PAIRS_NOTE)
 
 
@@ -153,7 +153,9 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
     for line, p_value, corrected in zip(
         lines, p_values, holm_p_values(p_values), strict=True
     ):
-        rows.append([*line[:-1], p_cell(p_value), p_cell(corrected), line[-1]])
+        rows.append(
+            [*line[:-1], p_value_cell(p_value), p_value_cell(corrected), line[-1]]
+        )
     columns = (
         "Set",
         "Dimension",
@@ -175,7 +177,7 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     rows_of_judges = []
     for row in rows:
         if row.kind != "binary":
-            rho = None if row.under_floor else row.metrics["spearman"].value
+            rho = None if row.has_low_coverage else row.metrics["spearman"].value
             rows_of_judges.append((row.set_name, row.judge, rho))
     table = pd.DataFrame(rows_of_judges, columns=["set", "judge", "rho"]).astype(
         {"rho": float}

@@ -80,7 +80,7 @@ class ResultRow:
         return self.scored / self.n if self.n else None
 
     @property
-    def under_floor(self) -> bool:
+    def has_low_coverage(self) -> bool:
         """Returns whether coverage is below the minimum, so that no metric is shown."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
@@ -127,7 +127,8 @@ def evaluate(
     ResultRow (``judge``, ``signature``, ``set_name``, ``min_coverage``).
 
     The label of a row is the mean over annotators. F1 is computed against each annotator. Raises
-    MedalError if judgements do not fit the rows (see ``join``).
+    MedalError for judgements of other rows, and if two rows or two judgements have the same (id,
+    turn).
 
     >>> from medal_judges import Judge, read_labelled
     >>> rows = list(read_labelled("labelled.jsonl"))
@@ -205,7 +206,7 @@ def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement
         row, aligned = judged_rows.row, judged_rows.aligned
         sizes = aligned.facts.chatbot.value_counts()
         names = sorted(sizes.index[sizes >= MIN_ROWS])
-        if len(names) < MIN_SYSTEMS or row.under_floor:
+        if len(names) < MIN_SYSTEMS or row.has_low_coverage:
             continue
         # The number of the chatbot of each row, -1 for chatbots with few rows.
         systems = pd.Index(names).get_indexer(aligned.facts.chatbot)

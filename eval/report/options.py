@@ -107,7 +107,7 @@ class ReportOptions(Config):
         return scores
 
     @model_validator(mode="after")
-    def _check(self) -> ReportOptions:
+    def _check_options(self) -> ReportOptions:
         _ = self.period
         hint = "Type --fail-under overall=3.5, or --bad overall=1.5 --fail-over bad=0.1"
         if not self.gates and self.junit is not None:

@@ -69,7 +69,7 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
         return Reason(NO_TURN, NO_TURN)
     if not contributions.causes:
         return Reason(NONE_STATED, NONE_STATED, turn)
-    mechanism = _phrase(contributions.causes[0], turn, len(contributions.turns))
+    mechanism = _feature_phrase(contributions.causes[0], turn, len(contributions.turns))
     text = mechanism
     if mechanism == _REPEATS and turns:
         text = f"repeats {_name_nearest_turn(turns[: turn + 1])}"
@@ -78,7 +78,7 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
     return Reason(mechanism, text, turn)
 
 
-def _phrase(cause: Cause, turn: int, turn_count: int) -> str:
+def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
     """Returns in words what ``cause``, a feature of the turn with the index ``turn``, says about
     that turn."""
     if cause.feature == "distinct_1" and cause.value == 0:

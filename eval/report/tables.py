@@ -12,7 +12,7 @@ from medal_judges.report.table import (
     Row,
     Table,
     estimate_text,
-    p_cell,
+    p_value_cell,
     p_value_text,
 )
 from medal_judges.stats.intervals import LEVEL, Estimate
@@ -87,7 +87,7 @@ def part_table(
         if has_differences:
             difference = part.differences.get(headline, Estimate(None))
             cells.append(scores.cell(headline, difference, signed=True))
-            cells += [p_cell(difference.p_value)] * has_p
+            cells += [p_value_cell(difference.p_value)] * has_p
         cells += [scores.cell(name, part.best_estimate(name)) for name in bad]
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]

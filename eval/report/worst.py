@@ -55,7 +55,7 @@ class WorstChat:
         return contributions.turns
 
 
-def fault_distance(scores: Scores, name: str) -> Floats:
+def distance_from_good_end(scores: Scores, name: str) -> Floats:
     """Returns how far each score of the dimension ``name`` is from the good end of the scale: 0 is
     the good end, 1 the bad end. The shape is (rows,)."""
     dimension = scores.dimensions[name]
@@ -68,12 +68,12 @@ def badness(scores: Scores) -> Floats:
     from the good end of the headline dimension. Without a graded dimension, it is the mean distance
     over issues."""
     if scores.headline is not None:
-        return fault_distance(scores, scores.headline)
+        return distance_from_good_end(scores, scores.headline)
     import pandas
 
     distances = pandas.DataFrame(index=scores.frame.index)
     for name in scores.issue_names:
-        distances[name] = fault_distance(scores, name)
+        distances[name] = distance_from_good_end(scores, name)
     return np.array(distances.mean(axis=1), dtype=np.float64)
 
 
@@ -114,7 +114,8 @@ def collect_worst(
         name = scores.headline
         if name is None:
             faults = [
-                fault_distance(scores, issue)[row] for issue in scores.issue_names
+                distance_from_good_end(scores, issue)[row]
+                for issue in scores.issue_names
             ]
             name = scores.issue_names[int(np.nanargmax(faults))]
         reason = Reason(UNANSWERED, UNANSWERED)

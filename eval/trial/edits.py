@@ -61,13 +61,13 @@ class Edit:
 # -- surface changes -------------------------------------------------------------------------------
 
 
-def lower_case(dialogue: Dialogue, rng: Random) -> Dialogue:
+def to_lower_case(dialogue: Dialogue, rng: Random) -> Dialogue:
     """Every turn in lower case."""
     contents = {i: turn.content.lower() for i, turn in enumerate(dialogue.turns)}
     return with_contents(dialogue, contents)
 
 
-def emoji(dialogue: Dialogue, rng: Random) -> Dialogue:
+def add_emoji(dialogue: Dialogue, rng: Random) -> Dialogue:
     """An emoji at the end of every other answer."""
     signs = read_yaml("trial/phrases")["emoji"]
     contents = {}
@@ -77,7 +77,7 @@ def emoji(dialogue: Dialogue, rng: Random) -> Dialogue:
     return with_contents(dialogue, contents)
 
 
-def markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
+def add_markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
     """A word in bold in each answer, and answers of several sentences as a list."""
     contents = {}
     for i in dialogue.assistant_turns:
@@ -89,7 +89,7 @@ def markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
     return with_contents(dialogue, contents)
 
 
-def neutral_turn(dialogue: Dialogue, rng: Random) -> Dialogue:
+def add_neutral_turn(dialogue: Dialogue, rng: Random) -> Dialogue:
     """A last exchange without content: "Okay." "Good."."""
     table = read_yaml("trial/phrases")["exchange"]
     lang = dialogue.lang
@@ -101,7 +101,7 @@ def neutral_turn(dialogue: Dialogue, rng: Random) -> Dialogue:
     return replace(dialogue, turns=(*dialogue.turns, user, assistant))
 
 
-def length(dialogue: Dialogue, rng: Random) -> Dialogue:
+def lengthen_answers(dialogue: Dialogue, rng: Random) -> Dialogue:
     """About 120 neutral characters (30 in Chinese) at the end of every answer."""
     count = _PADDING
     if dialogue.lang == "zh":
@@ -113,7 +113,7 @@ def length(dialogue: Dialogue, rng: Random) -> Dialogue:
     return with_contents(dialogue, contents)
 
 
-def repeated_question(dialogue: Dialogue, rng: Random) -> Dialogue:
+def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
     """Every answer starts with the user's message."""
     frame = read_yaml("trial/phrases")["asked"].get(dialogue.lang)
     contents: dict[int, str] = {}
@@ -184,7 +184,7 @@ class TextInsertion(Config):
         controls = {}
         for number, turn in enumerate(turns):
             text = self.texts[int(drawn[number % len(drawn)])][lang]
-            disguised = hide(text, self.hidden)
+            disguised = disguise(text, self.hidden)
             if disguised is None:
                 return None
             content = dialogue.turns[turn].content
@@ -204,7 +204,7 @@ class TextInsertion(Config):
         return attach(left, right, lang, "\n" in new)
 
 
-def hide(text: str, how: Hidden) -> str | None:
+def disguise(text: str, how: Hidden) -> str | None:
     """Returns ``text`` in the disguise ``how``. None if too few of its characters can be
     disguised."""
     if how == "zero_width":
@@ -222,7 +222,7 @@ def hide(text: str, how: Hidden) -> str | None:
 # -- injected issues -------------------------------------------------------------------------------
 
 
-def _inject(
+def _injected_and_control(
     donors: Donors, issue: str, dialogue: Dialogue, rng: Random, group: str
 ) -> Versions:
     """Returns the dialogue with ``issue`` injected, and its matched control. ``donors``: texts of
@@ -249,7 +249,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
             edits[edit.name] = edit
     for issue in ISSUES:
         description = f"Issue {issue.replace('_', ' ')} injected."
-        make = partial(_inject, donors, issue)
+        make = partial(_injected_and_control, donors, issue)
         edits[issue] = Edit(issue, "must_fall", description, make)
     groups = dict.fromkeys(edit.group for edit in edits.values())
     for name in config.checks:
@@ -260,14 +260,19 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
 
 
 def _surface_edits() -> Iterator[Edit]:
-    groups: dict[Group, tuple[Callable[[Dialogue, Random], Dialogue], ...]] = {
-        "same": (lower_case, emoji, markdown, neutral_turn),
-        "no_gain": (length, repeated_question),
+    groups: dict[Group, dict[str, Callable[[Dialogue, Random], Dialogue]]] = {
+        "same": {
+            "lower_case": to_lower_case,
+            "emoji": add_emoji,
+            "markdown": add_markdown,
+            "neutral_turn": add_neutral_turn,
+        },
+        "no_gain": {"length": lengthen_answers, "repeated_question": repeat_question},
     }
     for group, changes in groups.items():
-        for change in changes:
+        for name, change in changes.items():
             make = partial(_edit_and_original, change)
-            yield Edit(change.__name__, group, str(change.__doc__), make)
+            yield Edit(name, group, str(change.__doc__), make)
 
 
 def _text_edits(path: str) -> Iterator[Edit]:

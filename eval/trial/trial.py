@@ -300,8 +300,8 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean of the scores on ``parts`` (dimensions), rescaled so that 1 is poor and 5 is
-    good. None if one of the dimensions has no score."""
+    """Returns the mean of the scores on ``parts`` (dimensions), each rescaled to a scale from 1
+    (poor) to 5 (good). None if one of the dimensions has no score."""
     total = 0.0
     for dimension in parts:
         score = judgement.scores.get(dimension.name)

@@ -109,8 +109,8 @@ def test_binary_dimension() -> None:
 def test_coverage_is_of_rows_with_a_human_answer() -> None:
     rows, judgements = graded()
     found = run([*rows, row(90, (None,))], judgements[:80])
-    assert (found.n, found.scored, found.under_floor) == (90, 80, True)
-    assert not replace(found, min_coverage=0.8).under_floor
+    assert (found.n, found.scored, found.has_low_coverage) == (90, 80, True)
+    assert not replace(found, min_coverage=0.8).has_low_coverage
     nothing = run(graded(5)[0], [])
     assert nothing.coverage == 0
     assert {e.reason for e in nothing.metrics.values()} == {"no row was scored"}

@@ -27,7 +27,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     under = [
         f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
         for row in results.rows
-        if row.under_floor
+        if row.has_low_coverage
     ]
     if under:
         raise CoverageError(

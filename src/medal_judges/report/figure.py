@@ -128,13 +128,13 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
     if figures:
         folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        for ending, content in draw(figure, tuple(_FORMATS)).items():
+        for ending, content in draw_files(figure, tuple(_FORMATS)).items():
             (folder / f"{name}.{ending}").write_bytes(content)
             drawings[id(figure)] = content
     return drawings
 
 
-def draw(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
+def draw_files(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
     """Draws ``figure`` and returns the content of a file for each of ``endings`` (png, pdf or
     svg)."""
     import matplotlib

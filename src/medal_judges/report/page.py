@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Figure, draw, write_figures
+from medal_judges.report.figure import Figure, draw_files, write_figures
 from medal_judges.report.table import (
     Table,
     cell_parts,
@@ -110,7 +110,7 @@ class Page:
             leads = vars(_environment(self.leads).get_template("leads.html").module)
 
         def image(figure: Figure) -> str:
-            drawing = drawings.get(id(figure)) or draw(figure)["svg"]
+            drawing = drawings.get(id(figure)) or draw_files(figure)["svg"]
             return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
 
         text = render_template(

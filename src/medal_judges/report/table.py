@@ -46,7 +46,7 @@ class Brief:
 @dataclass(frozen=True, slots=True)
 class Light:
     """A traffic light that shows a verdict by its ``colour`` and a sign, with ``text`` beside it.
-    ``value``: the number that CSV files have instead, and that sorts the rows."""
+    ``value``: the number that is written to CSV files, and by which rows are sorted."""
 
     colour: Literal["green", "red", "none"]
     text: str
@@ -68,8 +68,8 @@ class Table:
 
     A float is shown with 2 decimals, an Estimate with its interval or its reason, None as a dash.
     ``headings``: maps a row's index to the heading above that row. A heading starts a group of
-    rows, and each group is sorted separately. ``last``: what the last row is, if it stays last when
-    the table is sorted.
+    rows, and each group is sorted separately. ``last``: what the last row shows. That row then
+    stays last when the table is sorted.
     """
 
     title: str
@@ -158,7 +158,7 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
     return slugs
 
 
-def p_cell(value: float | None) -> PValue | None:
+def p_value_cell(value: float | None) -> PValue | None:
     """Returns a p-value as a cell, and None for None."""
     return None if value is None else PValue(value)
 

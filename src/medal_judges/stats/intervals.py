@@ -142,8 +142,9 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the clusters of an interval for these chatbots in new conversations. With 5 chatbots
-    or more, ``beside`` has the clusters of an interval for other chatbots.
+    """Returns the clusters of an interval that holds for these chatbots in new conversations. With
+    5 chatbots or more, its field ``beside`` has the clusters of an interval that holds for other
+    chatbots like these.
 
     ``chatbots``: the chatbot of each row, or None. ``groups``: the name of each row's conversation
     or context. If a row has no chatbot, or all rows have the same one, each conversation is a
@@ -434,7 +435,7 @@ def _leave_out(
     labels, first, member = np.unique(names, return_index=True, return_inverse=True)
     strata = np.zeros(len(labels), dtype=np.intp)
     if chatbots:
-        strata = _strata(np.asarray(chatbots)[first])
+        strata = _stratum_indices(np.asarray(chatbots)[first])
     if len(labels) > MAX_PARTS:
         part_of_label, strata = _random_parts(strata)
         member, labels = part_of_label[member], np.arange(len(strata))
@@ -449,7 +450,7 @@ def _leave_out(
     return labels.astype(str).tolist(), left, strata if chatbots else None
 
 
-def _strata(chatbots: npt.NDArray[np.str_]) -> Strata:
+def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
     """Returns the index of each conversation's stratum, which is its chatbot. ``chatbots``: the
     chatbot of each conversation. Chatbots with one conversation share a stratum. If there is only
     one such chatbot, it joins the largest stratum."""

@@ -141,18 +141,19 @@ class CorrectedMeans:
 def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
-    """Corrects the judge's mean of each of ``systems`` by people's labels. Returns the means, also
-    without each cluster, and their common slope. Each system has at least one labelled row.
-    ``span``: the scale of the labels (lowest, highest), or None if it is unknown."""
+    """Corrects the judge's mean of each of ``systems`` by people's labels. Returns the corrected
+    means, over all rows and without each cluster. All systems share one slope of labels on scores.
+    Each has at least one labelled row. ``span``: the scale of the labels (lowest, highest), or None
+    if it is unknown."""
     members, size = cluster_indices([rows.sample for rows in systems])
     sums: list[Floats] = []
     label_centres: list[float] = []
     for rows, member in zip(systems, members, strict=True):
-        system_sums, label_centre = _sums(rows, member, size)
+        system_sums, label_centre = _weighted_sums(rows, member, size)
         sums.append(system_sums)
         label_centres.append(label_centre)
     finest = max(rows.sample.values.tolerance for rows in systems)
-    slopes = _slope(sums, finest)
+    slopes = _fit_slopes(sums, finest)
     slope = float(slopes[0])
     width = 1.0
     if span is not None:
@@ -186,7 +187,7 @@ def correct_means(
     return CorrectedMeans(figures, slope, [0.0] * len(figures), reason)
 
 
-def _sums(
+def _weighted_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
     """Returns weighted sums, shape (1 + clusters, 7), and the mean of the labels. The first row is
@@ -223,7 +224,7 @@ def _sums(
     return np.vstack([total, left]), middle
 
 
-def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
+def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
     """Returns the least-squares slope of labels on scores within systems, shape (1 + clusters,).
     ``parts``: the sums of each system, from ``_sums``. The slope is 0 if the judge contradicts
     people, or if the standard deviation of the scores is below ``tolerance``."""

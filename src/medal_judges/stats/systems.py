@@ -129,7 +129,7 @@ def system_difference(
     counts = np.stack([np.bincount(code, minlength=len(labels)) for code in codes])
     shared: Mask = np.asarray((counts > 0).all(axis=0))
     inside = [shared[code] for code in codes]
-    parts = _parts(codes, counts, inside)
+    parts = _paired_and_unpaired(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
         corrected = _corrected_difference(systems, parts, label_span)
@@ -165,7 +165,9 @@ def system_difference(
 _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
-def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[_Part]:
+def _paired_and_unpaired(
+    codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]
+) -> list[_Part]:
     """Returns the rows to compare in one or two parts: the rows in shared contexts, and the rows in
     other contexts.
 

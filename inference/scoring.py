@@ -179,10 +179,14 @@ class ScoreReport:
         missing."""
         commands = []
         if self.transient:
-            commands.append(f"the same command scores {self.transient} of them again")
+            commands.append(
+                f"Type the same command to score {self.transient} of them again"
+            )
         if self.lasting:
-            commands.append(f"--retry-failed scores {self.lasting} of them again")
-        return "; ".join(commands)
+            commands.append(
+                f"Type --retry-failed to score {self.lasting} of them again"
+            )
+        return ". ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
         """Yields the lines of the report. ``languages`` are those that the judge supports."""
@@ -196,14 +200,14 @@ class ScoreReport:
         if spent := usage_text(self.usage):
             yield f"  {spent}"
         for reason, count in self.failures.most_common():
-            yield f"  unscored: {count} x {reason}"
+            yield f"  without a score: {count} x {reason}"
         if self.retry_hint:
             yield f"  {self.retry_hint}"
         if languages and self.languages:
             others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
-            yield f"  judgements in other languages than {', '.join(languages)}: {others}"
+            yield f"  in other languages than the judge's ({', '.join(languages)}): {others}"
             if len(languages) == 1:
-                yield f"  --judge {MULTILINGUAL} reads more (pip install '.[multilingual]')"
+                yield f"  Type --judge {MULTILINGUAL} for more (pip install '.[multilingual]')"
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:
             yield f"  --keep: no chat has {', '.join(absent)}"
@@ -222,7 +226,7 @@ class ScoreReport:
             mean = f"{self.sums[name] / count:.3f}"
             names_by_mean.setdefault(mean, []).append(name)
         for mean, names in names_by_mean.items():
-            yield f"mean {mean}: {', '.join(names)}"
+            yield f"mean of {', '.join(names)}: {mean}"
 
     def require_coverage(self, floor: float) -> None:
         """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share."""
@@ -231,13 +235,13 @@ class ScoreReport:
             if self.left_out:
                 problems.insert(0, ("bad line left out", self.left_out))
             reasons = "; ".join(f"{count} x {problem}" for problem, count in problems)
-            hints = ["the judgements are written, unscored ones with their reason"]
+            hints = ["The scores are written, with the reason where one is missing"]
             if self.retry_hint:
                 hints.append(self.retry_hint)
-            hints.append("--min-coverage sets the minimum")
+            hints.append("Type a lower --min-coverage to accept that")
             raise CoverageError(
                 f"coverage {self.coverage:.1%} is below the minimum of {floor:.0%}: {reasons}",
-                hint="; ".join(hints),
+                hint=". ".join(hints),
             )
 
 

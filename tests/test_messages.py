@@ -115,8 +115,8 @@ def test_what_is_not_text_is_counted() -> None:
     assert dialogue.context["system_prompt"] == "Be kind.\nBe short."
     assert dialogue.context["persona"] == "a tourist"
     assert folded == {
-        "gaps [image]": 1,
-        "gaps [audio]": 1,
+        "parts shown as [image]": 1,
+        "parts shown as [audio]": 1,
         "tool calls": 1,
         "tool results": 2,
         "thoughts left out": 1,

@@ -61,7 +61,7 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
             done.output,
             done.exception,
         )
-        assert "is the file that is read" in str(done.exception)
+        assert "is the input" in str(done.exception)
         assert source.read_bytes() == before
 
 
@@ -105,7 +105,7 @@ def test_no_output_of_any_command_replaces_or_removes_an_input(
         words = tuple(word.replace(short, name) for word in words)
     done = medal(*words)
     assert done.exit_code == 2 or isinstance(done.exception, ConfigError), done.output
-    assert "is the file that is read" in f"{done.exception}", (
+    assert "is the input" in f"{done.exception}", (
         done.output,
         done.exception,
     )

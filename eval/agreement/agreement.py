@@ -45,7 +45,9 @@ MEASUREMENT: dict[Kind, Measurement] = {
     "continuous": "interval",
 }
 _MIN_ANSWERS = 5  # of an annotator who always gives the same one
-_POSITIONS_NOTE = "Rows do not name annotators: ρ is of positions in the label list."
+_POSITIONS_NOTE = (
+    "Annotators have no names here. ρ is of the first label, the second, and so on."
+)
 _PRINTED = ("Dimension", "Annotators", "Equal", "±1", "α", "ρ")  # in the terminal
 _LINES = 5  # dimensions in the terminal
 _NOTES = 2  # in the terminal; the page has all
@@ -290,8 +292,11 @@ def agreement_page(
     tables = [table, annotators]
     langs = {agreement.lang for agreement in agreements} - {ALL}
     last = widest[-1]
-    answer = f"{names[-1]}: agreement of annotators is α {estimate_text(last.estimates['alpha'])}"
+    alpha = last.estimates["alpha"]
+    answer = f"{names[-1]}: agreement of annotators is α {estimate_text(alpha)}"
     answer += " (1 is perfect, 0 is chance)."
+    if alpha.value is None:
+        answer = f"{names[-1]}: agreement is unknown: {alpha.reason}."
     rows = table.rows[len(table.rows) - len(widest) :]
     printed = replace(table, title="", rows=rows[-_LINES:], headings={})
     return Page(
@@ -348,7 +353,7 @@ def _agreement_table(agreements: Sequence[Agreement]) -> Table:
     for part in sorted(agreements, key=lambda part: (part.lang == ALL, part.lang)):
         if part.lang not in headings.values():
             headings[len(rows)] = part.lang
-        unit = "people" if part.named else "positions"
+        unit = "people" if part.named else "labels"
         mean: Cell = Estimate(part.mean, reason="no answer")
         if part.kind == "binary":
             mean = Share(Estimate(part.mean))

@@ -34,7 +34,7 @@ from medal_judges.report.table import (
 from medal_judges.stats.intervals import MIN_ROWS, OTHERS, THESE, Estimate
 
 _LINES = 4  # judges in the terminal
-_TASKS = 5  # sets or dimensions in the terminal
+_TASKS = 3  # sets or dimensions in the terminal
 _NOTES = 2  # in the terminal; the page has all
 _ROW = ("judge", "set", "level", "dimension", "kind")
 _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
@@ -290,7 +290,7 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
     title = (
         f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)} by language"
     )
-    note = "The human ceiling is to be compared with figures like for like only."
+    note = "Compare the human ceiling with results like for like only."
     return Table(title, columns, lines, note, last="total")
 
 

@@ -165,7 +165,7 @@ def print_report(report: Report) -> None:
     if not groups.keys() <= WITHOUT_FEATURES:
         by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
         texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
-        foot.append(f"The {len(worst)} worst: {', '.join(texts[:_NAMED])}.")
+        foot += wrap(f"The {len(worst)} worst: {', '.join(texts[:_NAMED])}.", WIDTH)
     foot += [f"gate {result.text}" for result in report.gates]
     if report.page is not None:
         foot.append(str(report.page))

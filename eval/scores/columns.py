@@ -59,7 +59,7 @@ def read_columns(
             columns[name] = frame[meta[name]].map(value_as_text)
     if dialogues is not None:
         chats = _read_chats(frame, names, dialogues, available)
-        joined = frame[["id"]].merge(chats, on="id", how="left")
+        joined = chats.set_index("key").reindex(frame["id"]).set_index(frame.index)
         for name in names:
             columns[name] = columns[name].fillna(joined[name])
         columns["has_chat"] = joined["has_chat"].notna()
@@ -86,7 +86,7 @@ def _read_chats(
     for dialogue in dialogues:
         available |= dict.fromkeys(dialogue.meta)
         if dialogue.id in key_of and key_of[dialogue.id].matches(dialogue):
-            row: dict[str, object] = {"id": dialogue.id, "has_chat": True}
+            row: dict[str, object] = {"key": dialogue.id, "has_chat": True}
             for name, value in metadata_of(dialogue, list(names)).items():
                 row[name] = value_as_text(value)
             rows.append(row)
@@ -95,7 +95,7 @@ def _read_chats(
             "no chat of the scores is among the chats, by id and text",
             hint="Type --chats with the file that was scored",
         )
-    return pandas.DataFrame(rows, columns=["id", "has_chat", *names], dtype=object)
+    return pandas.DataFrame(rows, columns=["key", "has_chat", *names], dtype=object)
 
 
 def _refuse_empty_column(name: str, available: Iterable[str]) -> None:

@@ -125,7 +125,7 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer(
     said.write_text("I cannot say.")
     first, asked = run()
     assert (first.scored, first.lasting, asked) == (0, 2, 2)
-    assert first.retry_hint == "--retry-failed scores 2 of them again"
+    assert first.retry_hint == "Type --retry-failed to score 2 of them again"
     assert run()[1] == 0
     assert run(retry_failed=True)[1] == 2
     numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]

@@ -23,7 +23,7 @@ BETWEEN: dict[str, list[Row]] = {
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "content": "sent", "tool_call_id": "c1"},
     ],
-    "gaps [image]": [
+    "parts shown as [image]": [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     ],
 }

@@ -46,7 +46,7 @@ def test_it_answers_here_as_where_it_was_trained() -> None:
     assert compare(FOLDER).holds
     done = medal("doctor", BOXED)
     assert done.exit_code == 0, done.output
-    assert "the judge gives its golden scores" in done.output
+    assert "the judge gives the same scores here" in done.output
 
 
 def test_it_is_the_default_of_score_and_listed(tmp_path: Path) -> None:

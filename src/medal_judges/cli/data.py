@@ -89,7 +89,7 @@ def show(
     report = start_report(reading)
     rows = load_spec(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
-    lines.append(f"{len(rows)} rows; {dict(splits)}")
+    lines.append(f"{len(rows)} rows (split: count): {dict(splits)}")
     for row in rows[:n]:
         lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
         for turn in row.dialogue.turns:

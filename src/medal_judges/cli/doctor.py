@@ -33,12 +33,14 @@ def doctor(
     choice = choose_judge(judge)
     folder = judge_folder(choice.source, choice.revision)
     check = compare(folder, device=device)
-    typer.echo(f"deviation: {check.deviation:.2e} of the scale {check.where}".rstrip())
+    typer.echo(
+        f"largest difference: {check.deviation:.2e} of the scale {check.where}".rstrip()
+    )
     if not check.holds:
         typer.echo(
-            f"error: {judge} does not give its golden scores "
+            f"error: {judge} gives other scores here than where it was saved "
             f"({check.golden['tolerance']:.0e} of the scale is allowed)",
             err=True,
         )
         raise typer.Exit(1)
-    typer.echo("the judge gives its golden scores")
+    typer.echo("the judge gives the same scores here as where it was saved")

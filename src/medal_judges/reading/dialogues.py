@@ -65,8 +65,8 @@ Source = str | Path | Iterable[object]
 NumberedChat = tuple[int, Record, str]  # (number of its first row, record, form)
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 _SHOWN = 20
-_MADE = "ids made from the content: there were none"
-_NUMBERED = "ids numbered (ID#2): an earlier row had them"
+_MADE = "ids made from the content, because the rows have none"
+_NUMBERED = "ids numbered (ID#2), because an earlier row has them"
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order")
 _option = partial(option, panel="Reading")
 
@@ -226,14 +226,14 @@ class ReadingReport:
         skipped or changed and there is nothing to check."""
         lines = [f"{self.read:,} dialogues read"]
         if self.count:
-            lines[0] += f"; {self.count:,} bad rows left out"
+            lines[0] += f", {self.count:,} bad rows left out"
         for name, count in self.folded.most_common():
             lines.append(f"{count:,} {name}")
         lines += self.notes
         if self.problem_file is None:
             lines += self.messages
         elif self.count:
-            lines.append(f"they are listed in {self.problem_file}")
+            lines.append(f"bad rows are listed in {self.problem_file}")
         if always or len(lines) > 1:
             print(printable("\n  ".join(lines)), file=sys.stderr)
 

@@ -124,7 +124,7 @@ class _Chat:
                 self.counts[kind] += 1
                 has_call = has_call or kind != THOUGHTS
             elif kind != "text":
-                self.counts[f"gaps [{kind}]"] += 1
+                self.counts[f"parts shown as [{kind}]"] += 1
                 texts.append(f"[{kind}]")
             if content.strip():
                 texts.append(content)

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 # A line among the facts of a page with statistics.
 EQUAL_FACT = (
     "Equal",
-    f"scores, and figures, that differ by at most {EQUAL:g} of their scale",
+    f"two results that differ by at most {EQUAL:g} of their scale",
 )
 
 

@@ -34,7 +34,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(
         *(("What?", "positive"), ("I see.", "positive")),
     ]
     assert pool.strategy == "selfmap"
-    with pytest.raises(MedalError, match="exists already"):
+    with pytest.raises(MedalError, match="already exists"):
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
 
 

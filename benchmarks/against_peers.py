@@ -38,7 +38,7 @@ from into_docs import keep as keep_table
 from peer_encoder import PEERS
 from scipy.stats import spearmanr
 
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.model_files import resolve
@@ -63,7 +63,7 @@ HEADER = (
 
 def mixed_dialogues(count: int) -> list[Dialogue]:
     """Chit-chat conversations of 2 to 60 turns, in file order."""
-    rows = (row.dialogue for row in load_spec("chitchat"))
+    rows = (row.dialogue for row in load_rows("chitchat"))
     return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 

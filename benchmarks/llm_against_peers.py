@@ -42,9 +42,9 @@ CONTEXT = 2048
 
 def dialogues(count: int) -> list[Any]:
     """Chit-chat conversations of 8 to 20 turns; the first is for warming up."""
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
 
-    rows = (row.dialogue for row in load_spec("chitchat"))
+    rows = (row.dialogue for row in load_rows("chitchat"))
     chosen = (d for d in rows if 8 <= len(d.turns) <= 20 and len(d.assistant_turns) > 2)
     return [next(chosen) for _ in range(count + 1)]
 

@@ -12,7 +12,7 @@ import pytest
 from medal_judges import Judge
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.protocol import GenerateConfig
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.records.dimension import load_rubric
@@ -97,7 +97,7 @@ def test_what_is_written_belongs_together(
     train = load_config(TrainConfig, "train.yaml")
     benchmark = load_config(BenchmarkConfig, "benchmark.yaml")
     names = {dimension.name for dimension in load_rubric(train.rubric)}
-    rows = load_spec("labelled.jsonl")
+    rows = load_rows("labelled.jsonl")
     assert all(row.labels.keys() == names for row in rows)
     assert Counter(row.split for row in rows) == {"train": 10, "test": 10}
     assert set(benchmark.sets[0].dimensions) == names

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medal_judges.data_prep.perturbation.edit import Split
-from medal_judges.data_prep.perturbation.injection import injected_set
-from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
-from medal_judges.data_prep.sources.registry import SOURCES, source_of, stream_spec
+from medal_judges.data_prep.perturbation.injection import injected_rows
+from medal_judges.data_prep.sources.leaks import find_leaks, require_no_leaks
+from medal_judges.data_prep.sources.registry import SOURCES, source_name, stream_rows
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
@@ -87,7 +87,7 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
     train = rows_of(loaded, ["train"])
     if not train:
         raise ConfigError("no training rows. Check the `train` entries of the config")
-    check_leaks(train, rows_of(loaded, PARTS[1:]))
+    require_no_leaks(train, rows_of(loaded, PARTS[1:]))
     return loaded
 
 
@@ -113,7 +113,7 @@ def load_rows(
             continue
         entry, rows = entry_rows.entry, entry_rows.rows
         names = dimension_names(entry, label_scales(rows), rubric)
-        maps = maps_by_source.setdefault(source_of(entry.source), {})
+        maps = maps_by_source.setdefault(source_name(entry.source), {})
         for label in names:
             if label not in maps and entry_rows.part != "test":
                 maps[label] = fit_unit_map(entry, rows, label)
@@ -161,7 +161,7 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         "annotators": annotators,
         "labels_by": sorted(map(labeller_of, labellers - {""})),
     }
-    source = SOURCES.get(source_of(loaded.entry.source))
+    source = SOURCES.get(source_name(loaded.entry.source))
     if source is not None:
         facts |= {"licence": source.licence, "citation": source.citation}
         facts["licensed"] = source.name
@@ -281,7 +281,7 @@ def to_example(
     dimension whose target is a probability for each level.
     """
     example = TrainingExample(
-        row.dialogue, source_of(entry.source), {}, group=row.group
+        row.dialogue, source_name(entry.source), {}, group=row.group
     )
     comments = row.extra.get("comments") or {}
     for label, dimension in names.items():
@@ -384,7 +384,7 @@ def load_entry(
     source cannot be read, and ConfigError for a setting that does not fit the source."""
     reading = ReadingReport(strict=True)
     try:
-        stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
+        stream = stream_rows(entry.source, reading=reading, options=entry.read_options)
         rows = [row for row in stream if is_trainable(row.dialogue, entry)]
         reading.show()
         rows = entry.select_langs(rows)
@@ -397,7 +397,7 @@ def load_entry(
         rows = [rows[number] for number in sorted(order[: entry.limit])]
     if entry.plant is None:
         return rows
-    injected = injected_set(
+    injected = injected_rows(
         rows,
         seed=seed,
         split=_TABLES[part],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import OVERWRITE, SEED, Config, option, read_yaml
-from medal_judges.data_prep.sources.registry import stream_spec
+from medal_judges.data_prep.sources.registry import stream_rows
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
@@ -236,7 +236,7 @@ def read_candidates(
     ids: set[str] = set()
     langs: set[str] = set()
     for spec in options.files:
-        for row in stream_spec(spec, reading=report, options=options.reading):
+        for row in stream_rows(spec, reading=report, options=options.reading):
             lang = row.dialogue.lang
             if row.id in ids:
                 raise DataError(

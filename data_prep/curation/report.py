@@ -18,7 +18,7 @@ from medal_judges.data_prep.curation.pool import (
     read_candidates,
 )
 from medal_judges.data_prep.curation.selection import Selected, select_balanced
-from medal_judges.data_prep.sources.registry import stream_spec
+from medal_judges.data_prep.sources.registry import stream_rows
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
@@ -106,7 +106,7 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
             notes[selected.candidate.id] = note
     rows = {}
     for spec in options.files:
-        for row in stream_spec(spec, reading=ReadingReport(), options=options.reading):
+        for row in stream_rows(spec, reading=ReadingReport(), options=options.reading):
             if row.id in notes:
                 extra = {**row.extra, "curation": notes[row.id]}
                 rows[row.id] = replace(row, extra=extra)

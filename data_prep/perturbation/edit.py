@@ -39,35 +39,35 @@ _TRIES = 48
 _COMBINATIONS = 24  # of neutral sentences
 
 
-def unit(lang: str) -> re.Pattern[str]:
-    """Returns the pattern of one word in ``lang``, or of one character in Chinese and Japanese."""
+def word_pattern(lang: str) -> re.Pattern[str]:
+    """Returns the pattern of one word in ``lang``. In Chinese and Japanese it is one character."""
     if lang in _NO_SPACES:
         return re.compile(r"\S")
     return re.compile(r"\S+")
 
 
-def join(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts`` as one text, with spaces if ``lang`` uses them."""
+def join_texts(parts: Iterable[str], lang: str) -> str:
+    """Returns ``parts`` as one text, with spaces between them if ``lang`` has spaces."""
     space = "" if lang in _NO_SPACES else " "
     return space.join(filter(None, parts))
 
 
 def has_words(text: str, lang: str, count: float) -> bool:
-    """Says whether ``text``, in ``lang``, has at least ``count`` words. A Chinese word counts as
-    1.6 characters."""
+    """Returns whether ``text``, which is in ``lang``, has at least ``count`` words. In Chinese and
+    Japanese 1.6 characters count as a word."""
     if lang in _NO_SPACES:
         count *= 1.6
-    return len(unit(lang).findall(text)) >= count
+    return len(word_pattern(lang).findall(text)) >= count
 
 
-def sentences(text: str) -> list[str]:
-    """Returns the parts of ``text``, which is split at final punctuation and line ends."""
+def split_sentences(text: str) -> list[str]:
+    """Splits ``text`` at final punctuation and line breaks, and returns the parts."""
     return [part.strip() for part in _BOUNDARY.split(text) if part.strip()]
 
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
-    """Returns the words of ``texts`` with four letters or more, or all pairs of characters if
-    ``lang`` is Chinese."""
+    """Returns the words of ``texts`` with at least four letters. In Chinese and Japanese it returns
+    all pairs of neighbouring characters."""
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang not in _NO_SPACES:
         return {word for word in words if len(word) >= 4}
@@ -77,9 +77,10 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
     return pairs
 
 
-def in_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` without capitals if ``like`` has none, and without a full stop if
-    ``like`` ends without one, so that style does not reveal the edit."""
+def match_style(sentence: str, like: str) -> str:
+    """Returns ``sentence`` in the style of the text ``like``: in lower case if ``like`` has no
+    capitals, and without a full stop if ``like`` ends without one. So style does not reveal an
+    edit."""
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
     if like.strip() and not _END.search(like):
@@ -87,35 +88,35 @@ def in_style(sentence: str, like: str) -> str:
     return sentence
 
 
-def insert(
+def insert_sentence(
     text: str,
     sentence: str,
     position: float,
     lang: str,
 ) -> str:
-    """Returns ``text`` in ``lang`` with ``sentence`` at the sentence boundary nearest to
-    ``position`` in [0, 1]."""
+    """Returns ``text`` with ``sentence`` at the sentence boundary nearest to ``position``. 0 is the
+    begin of the text and 1 its end. Both are in ``lang``."""
     text = text.strip()
     if not text:
         return sentence
     ends = {match.end() for match in _BOUNDARY.finditer(text)} - {0, len(text)}
     cuts = [0, *sorted(ends), len(text)]
     cut = cuts[round(position * (len(cuts) - 1))]
-    styled = in_style(sentence, text)
+    styled = match_style(sentence, text)
     line_end = "\n" in text
-    return attach(
-        attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end
+    return append_text(
+        append_text(text[:cut], styled, lang, line_end), text[cut:], lang, line_end
     )
 
 
-def attach(
+def append_text(
     left: str,
     right: str,
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` and ``right`` in ``lang`` on two lines (``line_end``), or on one line.
-    There, ``left`` gets a full stop if it has no end mark."""
+    """Returns ``left`` followed by ``right``, both in ``lang``. With ``line_end`` they are on two
+    lines. Otherwise they are on one line, and ``left`` gets a full stop if it has no end mark."""
     left = left.rstrip()
     right = right.lstrip()
     if not left or not right:
@@ -124,26 +125,26 @@ def attach(
         return f"{left}\n{right}"
     if not _END.search(left):
         left += "。" if lang in _NO_SPACES else "."
-    return join([left, right], lang)
+    return join_texts([left, right], lang)
 
 
-def glue(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts`` joined to one text in ``lang``. A part without an end mark gets a full
-    stop, except for the last."""
+def join_sentences(parts: Iterable[str], lang: str) -> str:
+    """Returns ``parts``, which are in ``lang``, as one text. A part without an end mark gets a full
+    stop, except the last part."""
     text = ""
     for part in parts:
-        text = attach(text, part, lang)
+        text = append_text(text, part, lang)
     return text
 
 
-def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
-    """Returns the entries of ``table`` in ``lang`` and ``split``, which are texts, lists or
-    mappings. There are none for an unknown language."""
-    return _deal(table).get((lang, split), ())
+def table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
+    """Returns the entries of ``table`` in ``lang`` and ``split``: texts, lists or mappings. Returns
+    an empty tuple if the table lacks the language."""
+    return _split_table(table).get((lang, split), ())
 
 
 @lru_cache(maxsize=32)
-def _deal(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
     by_key: dict[tuple[str, str], tuple[Any, ...]] = {}
     by_language = yaml.safe_load(config_text(f"perturbation/{table}"))
     for entry, split in zip(by_language, cycle(_DEAL)):
@@ -154,13 +155,13 @@ def _deal(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def load_table(table: str) -> Mapping[str, Any]:
-    """Returns the ``table`` of syllables or of small changes, which is not split."""
+    """Returns the table of syllables or of small changes. Unlike other tables it has no splits."""
     return read_yaml(f"perturbation/{table}")
 
 
 @lru_cache(maxsize=16)
-def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Returns the patterns of words in ``lang``, each with its synonym."""
+def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
+    """Returns pairs of a pattern that matches a word in ``lang``, and a synonym of the word."""
     words = load_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
@@ -173,22 +174,22 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
 def with_contents(
     dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
 ) -> Dialogue:
-    """Returns ``dialogue`` with new ``contents`` by turn, which are counted from the turn
-    ``start``."""
+    """Returns ``dialogue`` with other texts in some turns. ``contents`` maps a turn index to its
+    new text. The index 0 is the turn ``start``."""
     turns = list(dialogue.turns)
     for i, content in contents.items():
         turns[start + i] = Turn(turns[start + i].role, content)
     return replace(dialogue, turns=tuple(turns))
 
 
-def variants(text: str) -> tuple[str, str]:
-    """Returns the two versions of a ``text`` with ``[sound|faulty]`` slots, all sound and all
-    faulty."""
+def slot_variants(text: str) -> tuple[str, str]:
+    """Returns two versions of ``text``, in which ``[sound|faulty]`` marks alternatives. The first
+    has all sound alternatives, the second all faulty ones."""
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
 def stable_hash(*parts: object) -> int:
-    """Returns a 64-bit hash of ``parts``, the same in every process."""
+    """Returns a 64-bit hash of ``parts`` that is the same in every process."""
     digest = hashlib.blake2b(
         "\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8
     )
@@ -197,14 +198,15 @@ def stable_hash(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Donors:
-    """Assistant turns of other conversations, by language: (group, content), shortest first."""
+    """Assistant turns of other conversations, from which edits take text. ``turns`` maps a language
+    to pairs of group and text, the shortest text first."""
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Iterable[LabelledDialogue]) -> Donors:
-        """Returns donors from the answers of ``rows`` with five words or more, except the first and
-        last answer of each dialogue. The result does not depend on the order of ``rows``."""
+    def from_rows(cls, rows: Iterable[LabelledDialogue]) -> Donors:
+        """Returns the donors in ``rows``: assistant turns of at least five words, except the first
+        and the last of each dialogue. The order of ``rows`` does not matter."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
@@ -219,14 +221,14 @@ class Donors:
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
-    def pick(
+    def draw_turn(
         self,
         edit: Edit,
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Draws a turn of another group than the one of ``edit``, of about ``length`` characters,
-        that ``accept`` accepts. Returns None if no draw is accepted."""
+        """Returns a random turn of about ``length`` characters that ``accept`` accepts, from
+        another group than that of ``edit``. Returns None if no drawn turn is accepted."""
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -244,16 +246,17 @@ class Donors:
 
 
 class CannotInject(Exception):
-    """The dialogue cannot carry the issue; the message is the reason."""
+    """The dialogue cannot carry the issue. The message says why."""
 
 
 @dataclass
 class Edit:
-    """One issue in one dialogue: an injected version and a control without the issue, which differ
-    in nothing else as far as possible.
+    """One issue in one dialogue: an injected version, and a control version without the issue. The
+    two versions differ in nothing else as far as possible.
 
-    ``injected`` and ``control`` map turns to new contents. ``touched``: the assistant turns with
-    the issue; the control is edited in the same turns. ``how``: the name of the method.
+    ``injected`` and ``control`` map turn indices to the new texts of each version. ``touched`` has
+    the assistant turns with the issue. Both versions edit the same turns. ``how`` is the name of
+    the method. ``strength`` is from 1 to 3.
     """
 
     dialogue: Dialogue
@@ -271,22 +274,22 @@ class Edit:
         self.lang = self.dialogue.lang
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
-    def table(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the table ``name`` for this language and split. Raises
-        CannotInject if there are none."""
-        if not (table := entries(name, self.lang, self.split)):
+    def table_entries(self, name: str) -> tuple[Any, ...]:
+        """Returns the entries of the table ``name`` in the language of the dialogue and this split.
+        Raises CannotInject if there are none."""
+        if not (table := table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
-    def answers(
+    def answer_indices(
         self,
         words: int = 1,
         *,
         need: int = 0,
         why: str = "no assistant turn with words",
     ) -> list[int]:
-        """Returns the indices of the assistant turns of at least ``words`` words. Raises
-        CannotInject with the reason ``why`` if there are fewer than ``need``."""
+        """Returns the indices of assistant turns with at least ``words`` words. Raises CannotInject
+        with the reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
         answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
         if len(answers) < need:
@@ -294,7 +297,8 @@ class Edit:
         return answers
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """Draws ``count`` of ``options`` (or all) without repeats, in their order."""
+        """Draws ``count`` of ``options`` without repeats, or all if there are fewer. Keeps their
+        order."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
@@ -303,10 +307,10 @@ class Edit:
         return options[int(self.rng.integers(len(options)))]
 
     def flip(self) -> bool:
-        """Flips a coin."""
+        """Returns True or False at random, with equal probability."""
         return bool(self.rng.random() < 0.5)
 
-    def put(
+    def replace_turn(
         self,
         turn: int,
         injected: str,
@@ -315,22 +319,22 @@ class Edit:
         self.injected[turn] = injected
         self.control[turn] = control
 
-    def insert(
+    def insert_sentences(
         self,
         turn: int,
         injected: str,
         control: str,
         position: float,
     ) -> None:
-        """Adds the sentence ``injected`` to the injected version of ``turn`` and ``control`` to its
-        control, at about ``position`` in [0, 1]."""
+        """Inserts a sentence into both versions of ``turn``: ``injected`` into one, ``control``
+        into the other. ``position`` is from 0 (begin) to 1 (end)."""
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
-            contents[turn] = insert(before, sentence, position, self.lang)
+            contents[turn] = insert_sentence(before, sentence, position, self.lang)
 
     def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
-        """Sets ``how`` and ``touched`` (by default every edited turn). Raises CannotInject if the
-        versions of a touched turn are equal."""
+        """Sets ``how`` and ``touched``, which is every edited turn by default. Raises CannotInject
+        if the two versions of a touched turn are equal."""
         self.how = how
         if touched is None:
             touched = self.injected
@@ -339,16 +343,17 @@ class Edit:
             if self.injected[turn] == self.control[turn]:
                 raise CannotInject("the edit would change nothing")
 
-    def filler(
+    def neutral_sentences(
         self,
         length: int,
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns one to ``limit`` neutral sentences outside ``used``, of about ``length``
-        characters in all. Raises CannotInject if the table has none left."""
+        """Returns one to ``limit`` neutral sentences of about ``length`` characters together. They
+        are not in ``used`` and not in the dialogue. Raises CannotInject if no such sentence is
+        left."""
         present = {*used, *self.texts}
-        free = [text for text in self.table("neutral") if text not in present]
+        free = [text for text in self.table_entries("neutral") if text not in present]
         if not free:
             raise CannotInject("no neutral sentence left for the control")
         drawn = []
@@ -357,26 +362,31 @@ class Edit:
             drawn.append([free[i] for i in order[: self.rng.integers(1, limit + 1)]])
         return min(drawn, key=lambda sentences: abs(len(" ".join(sentences)) - length))
 
-    def small_change(self, text: str) -> str:
-        """Returns ``text`` with one to three changes that keep its meaning, such as a synonym, a
-        typing slip, a hesitation or another final mark."""
-        changes = [self._other_word, self._slip, self._hesitation, self._final_mark]
+    def change_slightly(self, text: str) -> str:
+        """Returns ``text`` with one to three changes that keep its meaning: a synonym, a typing
+        slip, a hesitation or another final mark."""
+        changes = [
+            self._swap_synonym,
+            self._add_typo,
+            self._add_filler,
+            self._change_final_mark,
+        ]
         changed = text
         for i in self.rng.permutation(len(changes))[: int(self.rng.integers(1, 4))]:
             changed = changes[i](changed)
         if changed == text:
-            return self._final_mark(text)
+            return self._change_final_mark(text)
         return changed
 
-    def _other_word(self, text: str) -> str:
-        options = [pair for pair in word_pairs(self.lang) if pair[0].search(text)]
+    def _swap_synonym(self, text: str) -> str:
+        options = [pair for pair in synonym_patterns(self.lang) if pair[0].search(text)]
         if not options:
             return text
         pattern, synonym = self.choose(options)
         return str(pattern.sub(synonym, text, count=1))
 
-    def _slip(self, text: str) -> str:
-        """Swaps two neighbouring inner letters of one long word."""
+    def _add_typo(self, text: str) -> str:
+        """Swaps two neighbouring letters within one long word of ``text``."""
         words = text.split(" ")
         long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
         if self.lang == "zh" or not long:
@@ -387,14 +397,14 @@ class Edit:
         words[at] = word[:cut] + word[cut + 1] + word[cut] + word[cut + 2 :]
         return " ".join(words)
 
-    def _hesitation(self, text: str) -> str:
-        """Puts a filler such as "Well," before the text, if the language has any."""
+    def _add_filler(self, text: str) -> str:
+        """Puts a filler such as "Well," before ``text``, if the language has fillers."""
         fillers = load_table("small_changes").get(self.lang, {}).get("fillers", [])
         if not fillers:
             return text
-        return join([self.choose(fillers), text], self.lang)
+        return join_texts([self.choose(fillers), text], self.lang)
 
-    def _final_mark(self, text: str) -> str:
+    def _change_final_mark(self, text: str) -> str:
         marks = ("。", "！", "~") if self.lang == "zh" else (".", "!", "...")
         unmarked = text.rstrip(".!~。！ ")
         if unmarked.endswith(("?", "？")):

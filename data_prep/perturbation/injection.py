@@ -35,20 +35,20 @@ from medal_judges.data_prep.perturbation.edit import (
     Donors,
     Edit,
     Split,
-    attach,
+    append_text,
     content_words,
-    entries,
-    glue,
     has_words,
-    in_style,
-    insert,
-    join,
+    insert_sentence,
+    join_sentences,
+    join_texts,
     load_table,
-    sentences,
+    match_style,
+    slot_variants,
+    split_sentences,
     stable_hash,
-    unit,
-    variants,
+    table_entries,
     with_contents,
+    word_pattern,
 )
 from medal_judges.errors import ConfigError
 from medal_judges.records.labelled import LabelledDialogue
@@ -78,15 +78,16 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """Injected pairs per issue, and refused dialogues per issue and reason."""
+    """The number of injected pairs by issue, and the number of dialogues that could not carry an
+    issue, by issue and reason."""
 
     injected: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
 
-    def lines(self) -> list[str]:
-        """Returns one line for each issue, with the commonest reason of a refusal."""
+    def summary_lines(self) -> list[str]:
+        """Returns one line of text for each issue, with the most frequent reason of refusals."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -97,7 +98,7 @@ class InjectionCounts:
         return lines
 
 
-def injected_set(
+def injected_rows(
     dialogues: Iterable[LabelledDialogue],
     *,
     seed: int,
@@ -107,18 +108,18 @@ def injected_set(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Yields clean dialogues, then for each of ``issues`` the injected dialogues, each before its
-    control. ``counts`` counts them.
+    """Yields clean rows first. Then, for each of ``issues``, yields injected rows, each followed by
+    its control. ``counts`` is updated.
 
-    For each issue, dialogues are tried at a random strength until there are ``per_issue`` pairs
-    (None means all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on
-    ``seed``, the dialogue's id and the issue, not on the order of the input. Text of other
-    conversations comes from ``dialogues``, so pass one split of the conversations at a time, with
-    the matching ``split`` of the sentence tables.
+    For each issue, dialogues are tried in random order and at random strength, until there are
+    ``per_issue`` pairs (None: all dialogues). ``clean_count`` is the number of clean rows (None:
+    ``per_issue``). The draws depend on ``seed``, the id of the dialogue and the issue, not on the
+    order of ``dialogues``. Text of other conversations is taken from ``dialogues``. So pass the
+    conversations of one split only, and that ``split``, which also selects the sentences.
 
-    The labels are new. Clean dialogues are 0 for all issues, which only says that none was
-    injected. Injected dialogues are 1 and controls 0 for their issue. Both are 0 for its issues in
-    ``UNTOUCHED``. Raises ConfigError if an issue is unknown.
+    All labels are new. A clean row is 0 for all issues, which only means that none was injected. An
+    injected row is 1 for its issue, and its control 0. Both are 0 for the issues in ``UNTOUCHED``.
+    Raises ConfigError if an issue is unknown.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
@@ -126,7 +127,7 @@ def injected_set(
             hint=f"Use one of: {', '.join(ISSUES)}",
         )
     rows = list(dialogues)
-    donors = Donors.of(rows)
+    donors = Donors.from_rows(rows)
     counts = InjectionCounts() if counts is None else counts
 
     def shuffled(purpose: str) -> list[LabelledDialogue]:
@@ -146,7 +147,7 @@ def injected_set(
             "pair": id,
             "how": "none",
         }
-        yield _row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, planted)
+        yield _labelled_row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, planted)
     for issue in issues:
         for row in shuffled(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
@@ -178,12 +179,12 @@ def inject(
     donors: Donors,
     split: Split,
 ) -> list[LabelledDialogue]:
-    """Returns ``row`` with ``issue`` injected at ``strength`` (1 to 3), and its control with
-    another edit in the same turns. ``rng`` makes the draws, ``donors`` and the sentences of
-    ``split`` are the material.
+    """Returns two rows: ``row`` with ``issue`` injected at ``strength`` (1 to 3), and its control,
+    with a harmless edit in the same turns. ``rng`` makes the draws. Text comes from ``donors`` and
+    from the sentences of ``split``.
 
-    An issue that has no label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
-    the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
+    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
+    the id ``pair`` that both rows share, and the method ``how``. Raises CannotInject if the
     dialogue cannot carry the issue.
     """
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
@@ -204,11 +205,11 @@ def inject(
             "pair": pair,
             "how": edit.how,
         }
-        rows.append(_row(row, id, contents, labels, split, planted))
+        rows.append(_labelled_row(row, id, contents, labels, split, planted))
     return rows
 
 
-def _row(
+def _labelled_row(
     row: LabelledDialogue,
     id: str,
     contents: Mapping[int, str],
@@ -216,7 +217,8 @@ def _row(
     split: Split,
     planted: Mapping[str, object],
 ) -> LabelledDialogue:
-    """The row of a dialogue with new contents and labels."""
+    """Returns ``row`` with the id ``id``, the new texts ``contents`` (by turn index) and
+    ``labels``. ``planted`` is stored in ``extra``."""
     return LabelledDialogue(
         dialogue=replace(with_contents(row.dialogue, contents), id=id),
         labels={name: (value,) for name, value in labels.items()},
@@ -235,32 +237,32 @@ def apply_issue(issue: str, edit: Edit) -> None:
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
-        "repetitive": _repetition,
-        "irrelevant": _irrelevance,
-        "incoherent": _incoherence,
-        "uninterpretable": _garbling,
-        "lacks_empathy": _coldness,
-        "unsafe": partial(_insertion, table="unsafe"),
-        "nonfactual": partial(_insertion, table="facts"),
-        "lacks_commonsense": partial(_insertion, table="everyday"),
+        "repetitive": _inject_repetition,
+        "irrelevant": _inject_irrelevance,
+        "incoherent": _inject_incoherence,
+        "uninterpretable": _inject_garbling,
+        "lacks_empathy": _inject_coldness,
+        "unsafe": partial(_inject_statements, table="unsafe"),
+        "nonfactual": partial(_inject_statements, table="facts"),
+        "lacks_commonsense": partial(_inject_statements, table="everyday"),
     }
     edits[issue](edit)
 
 
 def _answer_count(edit: Edit) -> int:
-    """How many whole answers are changed: one, and two or three at strength 3."""
+    """Draws how many whole answers to change: one below strength 3, otherwise two or three."""
     if edit.strength < 3:
         return 1
     return 2 + int(edit.flip())
 
 
-def _insertion(edit: Edit, table: str) -> None:
-    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table``, faulty in the
-    injected version and sound in the control."""
-    turns = edit.answers(need=1)
+def _inject_statements(edit: Edit, table: str) -> None:
+    """Injects nonfactual, lacks_commonsense or unsafe: inserts ``strength`` sentences of ``table``.
+    They are faulty in the injected version and sound in the control."""
+    turns = edit.answer_indices(need=1)
     chosen = edit.sample(turns, edit.strength)
-    statements = edit.sample(edit.table(table), edit.strength)
-    _insert_variants(edit, chosen, [variants(s) for s in statements], table)
+    statements = edit.sample(edit.table_entries(table), edit.strength)
+    _insert_variants(edit, chosen, [slot_variants(s) for s in statements], table)
 
 
 def _insert_variants(
@@ -269,42 +271,44 @@ def _insert_variants(
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts pairs of a sound and a faulty sentence into ``turns``, in rotation: both versions get
-    their sentence at the same position."""
+    """Inserts pairs of a sound and a faulty sentence into ``turns``, which take turns. The faulty
+    one goes into the injected version, the sound one into the control, at the same position."""
     for number, (sound, faulty) in enumerate(sentences):
-        opener = edit.choose(edit.table("openers")) if edit.flip() else ""
+        opener = edit.choose(edit.table_entries("openers")) if edit.flip() else ""
         position = float(edit.rng.random())
-        injected = glue([opener, faulty], edit.lang)
-        control = glue([opener, sound], edit.lang)
-        edit.insert(turns[number % len(turns)], injected, control, position)
+        injected = join_sentences([opener, faulty], edit.lang)
+        control = join_sentences([opener, sound], edit.lang)
+        edit.insert_sentences(turns[number % len(turns)], injected, control, position)
     edit.finish(how)
 
 
-def _coldness(edit: Edit) -> None:
-    """lacks_empathy: the user says what weighs on them, the assistant is evasive or cold."""
+def _inject_coldness(edit: Edit) -> None:
+    """Injects lacks_empathy: the user tells of a feeling, and the assistant is evasive or cold."""
     turns = edit.dialogue.turns
-    answers = [i for i in edit.answers() if i > 0 and turns[i - 1].role == "user"]
+    answers = [
+        i for i in edit.answer_indices() if i > 0 and turns[i - 1].role == "user"
+    ]
     if not answers:
         raise CannotInject("no answer right after a user turn")
     manner = "passing" if edit.strength == 1 else "cold"
     count = 2 if edit.strength == 3 else 1
     chosen = edit.sample(answers, count)
-    feelings = edit.sample(edit.table("feelings"), len(chosen))
-    replies = edit.sample(edit.table("replies"), len(chosen))
+    feelings = edit.sample(edit.table_entries("feelings"), len(chosen))
+    replies = edit.sample(edit.table_entries("replies"), len(chosen))
     for turn, feeling, reply in zip(chosen, feelings, replies, strict=True):
-        edit.insert(turn - 1, feeling, feeling, 1.0)
+        edit.insert_sentences(turn - 1, feeling, feeling, 1.0)
         if edit.strength < 3:
-            edit.insert(turn, reply[manner], reply["warm"], 0.0)
+            edit.insert_sentences(turn, reply[manner], reply["warm"], 0.0)
         else:
-            edit.put(turn, reply[manner], reply["warm"])
+            edit.replace_turn(turn, reply[manner], reply["warm"])
     edit.finish("reply", chosen)
 
 
-def _repetition(edit: Edit) -> None:
-    """repetitive: a sentence at strength 1, else whole answers. The control may be off topic; it is
-    only free of repetition."""
+def _inject_repetition(edit: Edit) -> None:
+    """Injects repetitive: one repeated sentence at strength 1, otherwise repeated answers. The
+    control may be off topic, but repeats nothing."""
     why = f"no answer of {_WORDS} words that could be repeated"
-    sources = edit.answers(_WORDS, need=1, why=why)
+    sources = edit.answer_indices(_WORDS, need=1, why=why)
     if edit.strength > 1:
         _repeat_answer(edit, sources)
     else:
@@ -312,12 +316,12 @@ def _repetition(edit: Edit) -> None:
 
 
 def _repeat_answer(edit: Edit, sources: list[int]) -> None:
-    """Strength 2 and 3: an earlier answer in place of one or more later ones."""
+    """Replaces one or more answers by the same earlier answer (strength 2 and 3)."""
     texts = edit.texts
     later: dict[int, list[int]] = {}
     for source in sources:
         later[source] = [
-            i for i in edit.answers() if i > source and texts[i] != texts[source]
+            i for i in edit.answer_indices() if i > source and texts[i] != texts[source]
         ]
     count = _answer_count(edit)
     options = [source for source in sources if len(later[source]) >= min(count, 2)]
@@ -327,90 +331,98 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
         )
     source = edit.choose(options)
     for target in edit.sample(later[source], count):
-        control = _something_else(edit, texts[source], list(edit.control.values()))
-        edit.put(target, texts[source], control)
+        control = _control_text(edit, texts[source], list(edit.control.values()))
+        edit.replace_turn(target, texts[source], control)
     edit.finish("answer")
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
-    """Strength 1: a sentence of an answer again, in the same answer or a later one."""
+    """Inserts a sentence of an answer again, into the same answer or a later one (strength 1)."""
     texts = edit.texts
     source = edit.choose(sources)
-    target = edit.choose([i for i in edit.answers() if i >= source])
+    target = edit.choose([i for i in edit.answer_indices() if i >= source])
     parts = [
-        part for part in sentences(texts[source]) if has_words(part, edit.lang, _WORDS)
+        part
+        for part in split_sentences(texts[source])
+        if has_words(part, edit.lang, _WORDS)
     ]
     again = edit.choose(parts) if parts else texts[source]
-    control = _something_else(edit, again, [])
+    control = _control_text(edit, again, [])
     position = edit.choose([0.0, 1.0])
     if target != source:
-        edit.insert(target, again, control, position)
+        edit.insert_sentences(target, again, control, position)
     else:
         text = texts[target]
 
         def with_neighbour(added: str) -> str:
-            pair = attach(again, in_style(added, text), edit.lang, "\n" in text)
+            pair = append_text(again, match_style(added, text), edit.lang, "\n" in text)
             return text.replace(again, pair, 1)
 
-        edit.put(target, with_neighbour(again), with_neighbour(control))
+        edit.replace_turn(target, with_neighbour(again), with_neighbour(control))
     edit.finish("sentence")
 
 
-def _something_else(edit: Edit, like: str, used: list[str]) -> str:
-    """Text about as long as ``like``, with one sentence if ``like`` has one, that is neither in the
-    dialogue nor in ``used``."""
+def _control_text(edit: Edit, like: str, used: list[str]) -> str:
+    """Returns a text about as long as ``like``, for the control. It is one sentence if ``like`` is
+    one. No sentence of it is in the dialogue or in ``used``."""
     length = len(like)
-    is_sentence = len(sentences(like)) == 1
+    is_sentence = len(split_sentences(like)) == 1
     present: set[str] = set()
     for text in (*edit.texts, *used):
-        present.update(sentences(text))
+        present.update(split_sentences(text))
 
     def fresh(text: str) -> bool:
-        parts = sentences(text)
+        parts = split_sentences(text)
         return present.isdisjoint(parts) and (len(parts) == 1) == is_sentence
 
     # Neutral sentences only if no donor fits, because the injected version has none.
-    donor = edit.donors.pick(edit, length, fresh)
+    donor = edit.donors.draw_turn(edit, length, fresh)
     if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
         return donor
-    return glue(edit.filler(length, present), edit.lang)
+    return join_sentences(edit.neutral_sentences(length, present), edit.lang)
 
 
-def _irrelevance(edit: Edit) -> None:
-    """irrelevant: an off-topic sentence at strength 1, else donors for answers. A donor shares no
-    content word with the turns around it."""
+def _inject_irrelevance(edit: Edit) -> None:
+    """Injects irrelevant: an off-topic sentence at strength 1, otherwise turns of other
+    conversations in place of answers. They share no content word with the turns around the
+    answer."""
     if edit.strength == 1:
-        _off_topic_sentence(edit)
+        _inject_off_topic(edit)
         return
-    turns = [i for i in edit.answers(_WORDS) if i > 0]
+    turns = [i for i in edit.answer_indices(_WORDS) if i > 0]
     if not turns:
         raise CannotInject(f"no answer of {_WORDS} words to replace")
     count = _answer_count(edit)
     if len(turns) < min(count, 2):
         raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
     # Prefer answers like the donors: a greeting would reveal the control.
-    alike = [turn for turn in turns if _is_like_a_donor(edit, turn)]
+    alike = [turn for turn in turns if _could_be_donor(edit, turn)]
     if len(alike) >= count:
         turns = alike
     for turn in edit.sample(turns, count):
         original = edit.texts[turn]
-        donor = _stranger(edit, turn, len(original))
+        donor = _unrelated_text(edit, turn, len(original))
         # The same treatment for both versions, so that it does not reveal the label.
         if edit.flip():
-            opening = edit.choose(edit.table("neutral"))
-            injected = insert(donor, opening, 0.0, edit.lang)
-            edit.put(turn, injected, insert(original, opening, 0.0, edit.lang))
+            opening = edit.choose(edit.table_entries("neutral"))
+            injected = insert_sentence(donor, opening, 0.0, edit.lang)
+            edit.replace_turn(
+                turn, injected, insert_sentence(original, opening, 0.0, edit.lang)
+            )
         else:
-            edit.put(turn, edit.small_change(donor), edit.small_change(original))
+            edit.replace_turn(
+                turn, edit.change_slightly(donor), edit.change_slightly(original)
+            )
     edit.finish("donor")
 
 
-def _off_topic_sentence(edit: Edit) -> None:
-    """Strength 1: a statement that shares no word with the conversation, in one answer."""
-    turns = edit.answers(need=1)
+def _inject_off_topic(edit: Edit) -> None:
+    """Inserts into one answer a statement that shares no word with the conversation (strength
+    1)."""
+    turns = edit.answer_indices(need=1)
     words = content_words(edit.texts, edit.lang)
     foreign = []
-    for statement in edit.table("off_topic"):
+    for statement in edit.table_entries("off_topic"):
         if words.isdisjoint(content_words([statement], edit.lang)):
             foreign.append(statement)
     if not foreign:
@@ -419,14 +431,18 @@ def _off_topic_sentence(edit: Edit) -> None:
         )
     statement = edit.choose(foreign)
     # A neutral sentence before both, so that such a sentence does not reveal the control.
-    opening = edit.choose(edit.table("neutral"))
-    neutral = edit.filler(len(statement), [opening], limit=1)
-    pair = (glue([opening, *neutral], edit.lang), glue([opening, statement], edit.lang))
+    opening = edit.choose(edit.table_entries("neutral"))
+    neutral = edit.neutral_sentences(len(statement), [opening], limit=1)
+    pair = (
+        join_sentences([opening, *neutral], edit.lang),
+        join_sentences([opening, statement], edit.lang),
+    )
     _insert_variants(edit, [edit.choose(turns)], [pair], "statement")
 
 
-def _is_like_a_donor(edit: Edit, turn: int) -> bool:
-    """Whether an answer has what donors have: a place in the middle, five words, a subject."""
+def _could_be_donor(edit: Edit, turn: int) -> bool:
+    """Returns whether the answer ``turn`` is like a donor: in the middle of the dialogue, with at
+    least five words and _SUBJECT content words."""
     text = edit.texts[turn]
     return (
         turn in edit.dialogue.assistant_turns[1:-1]
@@ -435,32 +451,35 @@ def _is_like_a_donor(edit: Edit, turn: int) -> bool:
     )
 
 
-def _stranger(edit: Edit, turn: int, length: int) -> str:
-    """A donor of about ``length`` characters; an off-topic statement if there is none."""
+def _unrelated_text(edit: Edit, turn: int, length: int) -> str:
+    """Returns a donor of about ``length`` characters that shares no content word with the turns
+    near ``turn``. Returns an off-topic statement if there is no such donor. Raises CannotInject if
+    there is no such statement either."""
     near = content_words(edit.texts[max(0, turn - _NEAR) : turn + _NEAR + 1], edit.lang)
 
     def apart(text: str) -> bool:
         words = content_words([text], edit.lang)
         return len(words) >= _SUBJECT and near.isdisjoint(words)
 
-    donor = edit.donors.pick(edit, length, apart)
+    donor = edit.donors.draw_turn(edit, length, apart)
     if donor is not None:
         return donor
-    statements: list[str] = [s for s in edit.table("off_topic") if apart(s)]
+    statements: list[str] = [s for s in edit.table_entries("off_topic") if apart(s)]
     if not statements:
         raise CannotInject("no donor without a word in common")
     return edit.choose(statements)
 
 
-def _incoherence(edit: Edit) -> None:
-    """incoherent: a random method among those for this strength that the dialogue can carry.
+def _inject_incoherence(edit: Edit) -> None:
+    """Injects incoherent, by a random method among the methods for this strength that the dialogue
+    can carry.
 
-    Either side of a contradiction may come first, so one sentence alone does not reveal it.
-    ``touched`` is the later turn.
+    Either side of a contradiction may come first, so one sentence alone does not reveal it. The
+    turn in ``touched`` is the later one.
     """
-    methods = [_order, _contradiction]
+    methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
-        methods = [_forgetting, _contradiction]
+        methods = [_inject_forgetting, _inject_contradiction]
     if edit.flip():
         methods.reverse()
     try:
@@ -471,35 +490,43 @@ def _incoherence(edit: Edit) -> None:
         methods[1](edit)
 
 
-def _contradiction(edit: Edit) -> None:
-    """Two answers that contradict each other; in the control they agree."""
-    turns = edit.answers(need=2, why="fewer than two answers: nothing to contradict")
+def _inject_contradiction(edit: Edit) -> None:
+    """Inserts statements into two answers. They contradict each other in the injected version, and
+    agree in the control."""
+    turns = edit.answer_indices(
+        need=2, why="fewer than two answers: nothing to contradict"
+    )
     touched = set()
-    for first, later in edit.sample(edit.table("contradictions"), edit.strength):
+    for first, later in edit.sample(
+        edit.table_entries("contradictions"), edit.strength
+    ):
         first_turn, later_turn = edit.sample(turns, 2)
         side = int(edit.rng.integers(2))
         positions = edit.rng.random(2)
-        statement = variants(first)[side]
-        answers = variants(later)
-        edit.insert(first_turn, statement, statement, float(positions[0]))
-        edit.insert(later_turn, answers[1 - side], answers[side], float(positions[1]))
+        statement = slot_variants(first)[side]
+        answers = slot_variants(later)
+        edit.insert_sentences(first_turn, statement, statement, float(positions[0]))
+        edit.insert_sentences(
+            later_turn, answers[1 - side], answers[side], float(positions[1])
+        )
         touched.add(later_turn)
     edit.finish("contradiction", touched)
 
 
-def _forgetting(edit: Edit) -> None:
-    """An answer that has forgotten what was said; in the control it remembers."""
-    turns = [i for i in edit.answers() if i > 1]
+def _inject_forgetting(edit: Edit) -> None:
+    """Inserts a sentence into an answer. In the injected version it has forgotten what was said
+    before, in the control it remembers."""
+    turns = [i for i in edit.answer_indices() if i > 1]
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
-    answer = variants(edit.choose(edit.table("forgetting")))
+    answer = slot_variants(edit.choose(edit.table_entries("forgetting")))
     _insert_variants(edit, [edit.choose(turns)], [answer], "forgetting")
 
 
-def _order(edit: Edit) -> None:
-    """Answers in another order; in the control each keeps its place."""
+def _reorder_answers(edit: Edit) -> None:
+    """Gives every chosen answer the place of another one. In the control each keeps its place."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
-    turns = edit.answers(_WORDS, need=edit.strength, why=why)
+    turns = edit.answer_indices(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
     chosen = edit.sample(turns, count)
     # In the end no answer has its place (Sattolo's algorithm).
@@ -507,34 +534,36 @@ def _order(edit: Edit) -> None:
     for i in range(len(order) - 1, 0, -1):
         j = int(edit.rng.integers(i))
         order[i], order[j] = order[j], order[i]
-    changed = [edit.small_change(edit.texts[turn]) for turn in chosen]
+    changed = [edit.change_slightly(edit.texts[turn]) for turn in chosen]
     for turn, control, source in zip(chosen, changed, order, strict=True):
-        edit.put(turn, changed[source], control)
+        edit.replace_turn(turn, changed[source], control)
     edit.finish("order")
 
 
-def _garbling(edit: Edit) -> None:
-    """uninterpretable: one method (letters, order, nonsense, foreign) for all turns. Both versions
-    get the same small changes, so typing slips do not reveal the label."""
+def _inject_garbling(edit: Edit) -> None:
+    """Injects uninterpretable: makes answers unreadable by one method (letters, order, nonsense or
+    foreign). Both versions get the same small changes first, so that typing slips do not reveal the
+    label."""
     count = _answer_count(edit)
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
-    turns = edit.answers(_GARBLED_WORDS, need=min(count, 2), why=why)
+    turns = edit.answer_indices(_GARBLED_WORDS, need=min(count, 2), why=why)
     methods = ["letters", "nonsense", "foreign"]
     if edit.strength > 1:
         methods.append("order")
     how = edit.choose(methods)
     for turn in edit.sample(turns, count):
-        changed = edit.small_change(edit.texts[turn])
+        changed = edit.change_slightly(edit.texts[turn])
         garbled = _garble(edit, changed, how)
-        edit.put(turn, garbled, changed)
+        edit.replace_turn(turn, garbled, changed)
     edit.finish(how)
 
 
 def _garble(edit: Edit, text: str, how: str) -> str:
-    """``text`` with its second half, or all of it from strength 2, made unreadable."""
+    """Returns ``text`` made unreadable by the method ``how``: its second half at strength 1,
+    otherwise all of it."""
     if how == "foreign":
-        return _foreign(edit, text)
-    parts = unit(edit.lang).findall(text)
+        return _to_foreign_text(edit, text)
+    parts = word_pattern(edit.lang).findall(text)
     start = len(parts) // 2 if edit.strength == 1 else 0
     if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
         how = "letters"
@@ -543,14 +572,14 @@ def _garble(edit: Edit, text: str, how: str) -> str:
             parts[start + i] for i in edit.rng.permutation(len(parts) - start)
         ]
     else:
-        made = _shuffle_letters if how == "letters" else _nonsense
+        made = _shuffle_letters if how == "letters" else _nonsense_word
         parts[start:] = [made(edit, word) for word in parts[start:]]
     following = iter(parts)  # white space does not change
-    return unit(edit.lang).sub(lambda _: next(following), text)
+    return word_pattern(edit.lang).sub(lambda _: next(following), text)
 
 
 def _shuffle_letters(edit: Edit, word: str) -> str:
-    """``word`` with its letters in another order; other marks keep their place."""
+    """Returns ``word`` with its letters in random order. Other characters keep their place."""
     at = [i for i, letter in enumerate(word) if letter.isalpha()]
     letters = list(word)
     for i, j in zip(at, edit.rng.permutation(at), strict=True):
@@ -558,8 +587,8 @@ def _shuffle_letters(edit: Edit, word: str) -> str:
     return "".join(letters)
 
 
-def _nonsense(edit: Edit, word: str) -> str:
-    """A made-up word as long as ``word``."""
+def _nonsense_word(edit: Edit, word: str) -> str:
+    """Returns a made-up word as long as ``word``."""
     script = "zh" if edit.lang == "zh" else "latin"
     syllables = load_table("nonsense")[script]
     made = ""
@@ -568,21 +597,23 @@ def _nonsense(edit: Edit, word: str) -> str:
     return made[: len(word)]
 
 
-def _foreign(edit: Edit, text: str) -> str:
-    """``text`` with its second half, or all of it from strength 2, in another language; each line
-    keeps its length."""
-    ends = [match.end() for match in unit(edit.lang).finditer(text)]
+def _to_foreign_text(edit: Edit, text: str) -> str:
+    """Returns ``text`` with its second half, or from strength 2 all of it, replaced by text in
+    another language. Each line keeps its length."""
+    ends = [match.end() for match in word_pattern(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()
     lang = edit.choose([code for code in LANGUAGES if code != edit.lang])
-    pool = entries("off_topic", lang, edit.split) + entries("neutral", lang, edit.split)
+    pool = table_entries("off_topic", lang, edit.split) + table_entries(
+        "neutral", lang, edit.split
+    )
     fragments: list[str] = []
     for i in edit.rng.permutation(len(pool)):
-        if len(join(fragments, lang)) >= len(replaced):
+        if len(join_texts(fragments, lang)) >= len(replaced):
             break
-        words = unit(lang).findall(pool[i].rstrip(".。?？"))
-        fragments.append(join(words[len(words) // 3 :], lang))
-    fragment = join(fragments, lang)
+        words = word_pattern(lang).findall(pool[i].rstrip(".。?？"))
+        fragments.append(join_texts(words[len(words) // 3 :], lang))
+    fragment = join_texts(fragments, lang)
     lines = []
     for line in replaced.split("\n"):
         lines.append(fragment[: len(line)].strip())

@@ -20,15 +20,16 @@ ISSUE_BEHAVIOURS = {
 }
 
 
-def issues_by_dialogue(
+def to_dialogue_level(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one row of level ``dialogue`` for each conversation in ``rows``, which are single
-    turns. The row has the longest of the conversation's dialogues.
+    """Yields one row of level ``dialogue`` for each conversation. ``rows`` are of level ``turn``.
+    The new row has the longest dialogue of the conversation.
 
-    Labels are MEDAL's issues, one for each annotator position: 1 if any turn has a behaviour of the
-    issue, otherwise None if a turn has no rating, otherwise 0. ``extra["machine_labels"]`` is
-    combined in the same way, by model. The same position can be another person in another row.
+    Labels are MEDAL's issues, with one value for each annotator position: 1 if any turn has a
+    behaviour of the issue, otherwise None if a turn has no rating, otherwise 0. The same position
+    may be different people in different rows. ``extra["machine_labels"]`` is combined in the same
+    way for each model.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
@@ -44,11 +45,11 @@ def issues_by_dialogue(
                     people.append(row.labels[name])
                 models.append(row.extra.get("machine_labels", {}).get(name, {}))
             if people:
-                labels[issue] = _any(people)
+                labels[issue] = _combine(people)
             machine[issue] = {}
             for model in dict.fromkeys(chain.from_iterable(models)):
                 column = [[answers.get(model)] for answers in models]
-                (machine[issue][model],) = _any(column)
+                (machine[issue][model],) = _combine(column)
         yield replace(
             max(turns, key=lambda row: len(row.dialogue.turns)),
             labels=labels,
@@ -58,8 +59,9 @@ def issues_by_dialogue(
         )
 
 
-def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Returns by position 1 if any of ``columns`` has 1, None if one is missing, otherwise 0."""
+def _combine(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+    """Combines ``columns``, which have one value for each position. The result at a position is 1
+    if a column has 1 there, otherwise None if a column has None, otherwise 0."""
     labels: list[float | None] = []
     for answers in zip(*columns, strict=True):
         if any(answers):

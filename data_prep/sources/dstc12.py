@@ -45,11 +45,11 @@ TRAIN_SCALES: dict[str, Scale] = (
 def to_dstc12(
     row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
 ) -> LabelledDialogue:
-    """Returns ``row`` of FED or ConTurE with DSTC-12's dimensions, one whole number each on
-    ``scales``.
+    """Returns ``row``, which is of FED or ConTurE, with labels for DSTC-12's dimensions. Each label
+    is one whole number on ``scales``.
 
-    Averages annotators, then the parts of a dimension (Table 2), then applies Equation 1 and
-    rounds, halves up. A dimension with an unanswered part is dropped.
+    Averages the annotators first, then the parts of a dimension (Table 2). Then applies Equation 1
+    and rounds, halves up. A dimension is left out if one of its parts has no label.
     """
     units: dict[str, float] = {}
     for rating in row.ratings():
@@ -75,11 +75,11 @@ def to_dstc12(
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields ``rows`` with split ``train`` or ``validation``, which each have half of the labels of
-    each dimension (section 3.2), in the order given. The draws depend on ``seed``.
+    """Yields ``rows``, in their order, with the split ``train`` or ``validation``. Each split has
+    half of the labels of each dimension (section 3.2). The assignment depends on ``seed``.
 
-    A conversation has one split for all dimensions. If dimensions cover different rows, the
-    scarcest one is assigned first (iterative stratification, Sechidis et al., 2011).
+    A conversation is in one split for all dimensions. If dimensions cover different rows, the
+    scarcest dimension is assigned first (iterative stratification, Sechidis et al., 2011).
     """
     rows = list(rows)
     groups: dict[str, set[str]] = defaultdict(set)

@@ -21,16 +21,16 @@ _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 @source("medal")
 def read_medal() -> Iterator[LabelledDialogue]:
-    """Yields the rows of all configurations and splits of the Hub data set.
+    """Yields the rows of all configurations and splits of MEDAL's data set on the Hub.
 
-    Reads only the Hugging Face cache if offline. Raises SourceError if it is not available.
+    If offline, reads only the Hugging Face cache. Raises SourceError if the set is not available.
     """
-    return read_labelled(folder_records(hub_folder(REPOSITORY)))
+    return read_labelled(folder_records(load_hub_folder(REPOSITORY)))
 
 
-def hub_folder(repository: str) -> str:
-    """Returns the folder of ``repository``, a data set of the Hub. Downloads it first unless
-    offline. Raises SourceError if it is not available."""
+def load_hub_folder(repository: str) -> str:
+    """Returns the local folder of ``repository``, a data set on the Hub. Downloads it first unless
+    offline. Raises SourceError if the set is not available."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -49,7 +49,8 @@ def hub_folder(repository: str) -> str:
 
 
 def folder_records(folder: str) -> Iterator[Any]:
-    """Yields the rows of all configurations and splits of ``folder``, which is one of the Hub."""
+    """Yields the rows of all configurations and splits in ``folder``, a local copy of a data set on
+    the Hub."""
     import datasets
 
     for config in datasets.get_dataset_config_names(folder):
@@ -58,8 +59,8 @@ def folder_records(folder: str) -> Iterator[Any]:
             yield from (row for _, row in rows)
 
 
-def _issues(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the comments of a row of Soda-Eval by type of issue."""
+def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the comments in ``row``, a row of Soda-Eval, by type of issue."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())
@@ -69,16 +70,16 @@ def _issues(row: Mapping[str, Any]) -> dict[str, str]:
 
 @source("soda_eval")
 def read_soda_eval() -> Iterator[LabelledDialogue]:
-    """Yields the rows of Soda-Eval. A row is a turn of a dialogue of SODA, with GPT-4's score from
-    1 to 5 (``overall``), and 1 or 0 for each type of issue that any row of the set has.
+    """Yields the rows of Soda-Eval. A row is one turn of a dialogue of SODA, with GPT-4's labels.
+    ``overall`` is a score from 1 to 5. Each type of issue in the set is 1 or 0.
 
-    ``dialog_history`` has a line ``NAME: text`` for each turn, and ``response`` is one more. Who
-    says the response is the assistant in the whole dialogue.
+    In the files, ``dialog_history`` has a line ``NAME: text`` for each turn, and ``response`` is
+    the last turn. The speaker of the response is the assistant in the whole dialogue.
     """
-    folder = hub_folder(SODA_EVAL)
+    folder = load_hub_folder(SODA_EVAL)
     types: set[str] = set()
     for row in folder_records(folder):
-        types.update(_issues(row))
+        types.update(_comments_by_issue(row))
     for row in folder_records(folder):
         history = [line for line in row["dialog_history"].split("\n") if line.strip()]
         names = []
@@ -90,7 +91,7 @@ def read_soda_eval() -> Iterator[LabelledDialogue]:
         roles: list[Role] = [
             "assistant" if name == names[-1] else "user" for name in names
         ]
-        issues = _issues(row)
+        issues = _comments_by_issue(row)
         group = f"soda-eval-{row['dialog_id']}"
         yield make_row(
             f"{group}-{len(history)}",

@@ -27,17 +27,17 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A training row that is also in the test set; ``how`` describes the match."""
+    """A training row whose dialogue is also in the test set. ``how`` describes the match."""
 
     train_id: str
     test_id: str
     how: str
 
 
-def check_leaks(
+def require_no_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> None:
-    """Raises LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
+    """Raises LeakError, with the first examples, if ``train`` and ``test`` share a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
@@ -54,7 +54,8 @@ def check_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields the leaks of ``test`` into ``train``, at most one for each training row."""
+    """Yields the rows of ``train`` whose dialogue is also in ``test``, each with one matching row
+    of ``test``."""
     groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
@@ -63,7 +64,7 @@ def find_leaks(
         texts.setdefault(hashes[-1], row.id)
         for beginning in hashes[_MIN_TURNS - 1 :]:
             beginnings.setdefault(beginning, row.id)
-    nearest = _search_by_shingles(test)
+    nearest = _nearest_by_shingles(test)
     for row in train:
         relative = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
@@ -88,11 +89,11 @@ def _has_own_group(row: LabelledDialogue) -> bool:
     return row.group == row.id
 
 
-def _search_by_shingles(
+def _nearest_by_shingles(
     rows: Sequence[LabelledDialogue],
 ) -> Callable[[Dialogue], tuple[float, str]]:
-    """Returns a function of a dialogue: the highest Jaccard similarity to one of ``rows``, and the
-    id of that row."""
+    """Returns a function that finds the row of ``rows`` that is most similar to a dialogue. The
+    function returns the Jaccard similarity and the id of the row."""
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
     for number, row in enumerate(rows):
@@ -116,24 +117,25 @@ def _search_by_shingles(
 
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
-def _normal(text: str) -> str:
-    """Returns ``text`` without differences of case, width, encoding, spaces and punctuation."""
+def _normalise(text: str) -> str:
+    """Returns ``text`` without differences in case, character width, encoding, spaces and
+    punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(_NOT_A_WORD.sub(" ", folded).split())
 
 
 def _running_hashes(dialogue: Dialogue) -> list[int]:
-    """Hashes of the dialogue up to each turn."""
-    texts = (_normal(turn.content) for turn in dialogue.turns)
+    """Returns one hash for each turn, of the dialogue up to and including that turn."""
+    texts = (_normalise(turn.content) for turn in dialogue.turns)
     return list(
         accumulate(texts, lambda before, text: hash((before, text)), initial=0)
     )[1:]
 
 
 def _shingles(dialogue: Dialogue) -> set[int]:
-    """Returns hashes of the word 5-grams (of characters if the text has no spaces). A short text
-    has none."""
-    words = " ".join(_normal(turn.content) for turn in dialogue.turns).split()
+    """Returns hashes of all word 5-grams of ``dialogue``, or of character 5-grams if its text has
+    no spaces. Returns an empty set for a short text."""
+    words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))
     ngrams = zip(*(words[start:] for start in range(_ORDER)), strict=False)

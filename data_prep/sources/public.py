@@ -43,10 +43,10 @@ def make_row(
     split: str | None = None,
     **fields: Any,
 ) -> LabelledDialogue:
-    """Returns a row of the conversation ``id`` with ``turns`` in the language ``lang``, and
-    ``ratings`` and ``scales`` by dimension. A rating that is not a number, such as 'N/A (no
-    errors)', is None. ``source`` names the set and ``model`` the chatbot. ``split`` defaults to
-    a hash of ``group``. ``fields`` are further fields of the row."""
+    """Returns a row with the id ``id`` and the ``turns`` of a dialogue in ``lang``. ``ratings`` and
+    ``scales`` are by dimension. A rating that is not a number, such as 'N/A (no errors)', becomes
+    None. ``source`` names the set, ``group`` the conversation, and ``model`` the chatbot. ``split``
+    defaults to a hash of ``group``. ``fields`` are further fields of LabelledDialogue."""
     models = {} if model is None else {"assistant": model}
     labels = {}
     for name, values in ratings.items():
@@ -69,21 +69,22 @@ def make_row(
     )
 
 
-def alternating(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Returns a turn for each of ``texts``. The file names no speakers, so they alternate and end
-    with ``last``."""
+def alternating_turns(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
+    """Returns one turn for each of ``texts``, with alternating roles. ``last`` is the role of the
+    last turn. For files that name no speakers."""
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Returns the lines of ``text`` that are not blank, stripped."""
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of FED's fed_data.json (``path``) at one ``level``. An entry without
-    ``response`` is a whole dialogue. In others the judged reply is the last turn."""
+    """Yields the rows of FED's fed_data.json (``path``) at one ``level``. In the file, an entry
+    without ``response`` is a whole dialogue. In any other entry the response is the last turn, and
+    the labels rate it."""
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
     )
@@ -111,7 +112,8 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 
 
 def _marked_turns(text: str) -> Iterator[Turn]:
-    """Turns that start with ``User:`` or ``System:``; other lines continue a turn."""
+    """Yields the turns in ``text``. A line that starts with ``User:`` or ``System:`` begins a turn,
+    and any other line continues one."""
     _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
     for mark, content in zip(parts[::2], parts[1::2], strict=True):
         role: Role = "user" if mark == "User" else "assistant"
@@ -119,11 +121,12 @@ def _marked_turns(text: str) -> Iterator[Turn]:
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of ConTurE's data/data.json (``path``) at one ``level``, which are whole
-    dialogues, or one row for every reply with its vote (0 dislike, 1, 2 like).
+    """Yields the rows of ConTurE's data/data.json (``path``) at one ``level``. Level ``dialogue``:
+    one row for each dialogue. Level ``turn``: one row for each reply, labelled with its vote (0
+    dislike, 1 in between, 2 like).
 
-    The public file has no splits and no chatbot names, so ``split`` is by a hash of the dialogue
-    (other than in the line format) and ``models`` is empty. The leak check still finds DSTC9 rows.
+    The public file has no splits and no names of chatbots. So ``split`` is a hash of the dialogue,
+    unlike in the line format, and ``models`` is empty. The leak check still finds rows of DSTC9.
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -160,7 +163,8 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 def _conture_ratings(
     answers: Sequence[Mapping[str, object]],
 ) -> dict[str, list[object]]:
-    """Returns the ratings of a dialogue by dimension, from one mapping for each rater."""
+    """Returns the ratings of a dialogue by dimension. ``answers`` has one mapping for each
+    rater."""
     ratings = {}
     for question in answers[0]:
         name = (
@@ -173,10 +177,11 @@ def _conture_ratings(
 @source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of Dialogue-Eval's dialogue_data/pass_free(run1).json (``path``). Labels are
-    z scores per worker. Overall is the mean of the seven answers, not a question of its own.
+    z scores per worker. ``overall`` is the mean of the seven answers, because the file has no such
+    question.
 
-    The public file has no splits. All rows of a worker share one, by a hash of the worker's number
-    (other than in the line format).
+    The public file has no splits. All rows of a worker are in one split, by a hash of the worker's
+    number, unlike in the line format.
     """
     workers: dict[str, str] = {}
     number = 0
@@ -205,8 +210,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of USR in UniEval's topical_chat.json (``path``), with six replies per
-    context and mean scores."""
+    """Yields the rows of USR in UniEval's topical_chat.json (``path``). There are six replies to
+    each context. Labels are means over annotators."""
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -220,10 +225,10 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
         extra = {} if knowledge in ("", "_nofact") else {"knowledge": knowledge}
-        texts = _lines(f"{entry['source']}\n{entry['system_output']}")
+        texts = _split_lines(f"{entry['source']}\n{entry['system_output']}")
         yield make_row(
             f"topical-chat-{number:04d}",
-            alternating(texts, "assistant"),
+            alternating_turns(texts, "assistant"),
             {name: [score] for name, score in entry["scores"].items()},
             scales,
             source="topical_chat_usr",
@@ -238,11 +243,11 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv (``path``) by language. The file has
-    one column a language, one line a turn, and ``ratings`` with the mean rating of the English
-    dialogue.
+    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv (``path``), one language after
+    another. In the file a line is a dialogue, with a column for each language. ``ratings`` has the
+    mean rating of the English dialogue, which labels the row of every language.
 
-    ``overlaps`` is the id in FED. The file names no chatbots.
+    ``extra["overlaps"]`` is the id of the dialogue in FED. The file names no chatbots.
     """
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
@@ -252,7 +257,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
         for number, row in enumerate(rows):
             yield make_row(
                 f"xdial-fed-{lang}-{number:04d}",
-                alternating(_lines(row[column]), "user"),
+                alternating_turns(_split_lines(row[column]), "user"),
                 {"overall": [float(row["ratings"])]},
                 {"overall": (0.0, 4.0)},
                 source="xdial-fed",
@@ -266,12 +271,12 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("chitchat")
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
-    """Yields the conversations of students with each other, of the package chitchat-dataset or the
-    file ``path``.
+    """Yields conversations of students with each other, from the file ``path`` or from the package
+    chitchat-dataset.
 
     Consecutive messages of one sender become one turn. The second speaker, also a person, is the
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
-    validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
+    validation and 10% test, by a hash of the id. Skips 3,150 conversations with only one speaker.
     """
     for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])

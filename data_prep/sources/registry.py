@@ -1,4 +1,4 @@
-"""All sources by name, and ``load_spec``: the rows of a spec such as ``dstc9:train``.
+"""All sources by name, and ``load_rows``: the rows of a spec such as ``dstc9:train``.
 
 configs/sources.yaml states the facts of each source, and the reader of each public file by its
 name; ``@source`` registers a reader.
@@ -20,7 +20,7 @@ from medal_judges.data_prep.sources.source import (
     Rows,
     Source,
     SourceFile,
-    fetch,
+    fetch_file,
 )
 from medal_judges.errors import RecordError, SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
@@ -49,8 +49,8 @@ SOURCES = {
 
 
 class DataSpec(BaseModel):
-    """``name[:part][:level][:split]``, a file with an optional ``:split``, ``-``, or
-    ``hf:ID[:config]:split``."""
+    """The name of data, as a user types it: ``name[:part][:level][:split]`` for a source, a file
+    with an optional ``:split``, ``-`` for standard input, or ``hf:ID[:config]:split``."""
 
     name: str
     part: str | None = None
@@ -63,7 +63,8 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Returns the DataSpec of ``text``. Raises SourceError if its source or a word is unknown."""
+    """Returns the DataSpec that ``text`` spells. Raises SourceError if the source or one of the
+    other words is unknown."""
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -86,15 +87,17 @@ def parse_spec(text: str) -> DataSpec:
     return DataSpec(name=name, **fields)
 
 
-def source_of(text: str) -> str:
-    """Returns the source or the file of the spec ``text``, without part, level and split."""
+def source_name(text: str) -> str:
+    """Returns the name of the source or file in the spec ``text``, without part, level and
+    split."""
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
 
 
 def get_source(name: str) -> Source:
-    """Returns the source called ``name``. Raises SourceError with the nearest names."""
+    """Returns the source called ``name``. Raises SourceError if there is none. The error suggests
+    similar names."""
     if name not in SOURCES:
         guess = did_you_mean(name, SOURCES, 2)
         hint = (
@@ -104,22 +107,23 @@ def get_source(name: str) -> Source:
     return SOURCES[name]
 
 
-def load_spec(text: str, **how: Any) -> list[LabelledDialogue]:
-    """Returns the rows of the spec ``text``, in file order. The arguments (``how``) and errors are
-    as in ``stream_spec``."""
-    return list(stream_spec(text, **how))
+def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
+    """Returns the rows of the spec ``text`` as a list. Arguments and errors are those of
+    ``stream_rows``."""
+    return list(stream_rows(text, **how))
 
 
-def stream_spec(
+def stream_rows(
     text: str,
     *,
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> Rows:
-    """Yields the rows of the spec ``text``. ``options`` and ``reading`` apply to files.
+    """Yields the rows of the spec ``text``. For a file, ``options`` say how to read it, and
+    ``reading`` counts bad rows.
 
-    Raises SourceError that says where to put a missing file, and if no row has the requested split
-    or level.
+    Raises SourceError if a file is missing, or if no row has the split or the level of the spec.
+    The error says where to put a missing file.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
@@ -140,21 +144,21 @@ def stream_spec(
 def _all_rows(
     spec: DataSpec, reading: ReadingReport | None, options: ReadOptions
 ) -> Rows:
-    """Yields the rows of a spec in all splits."""
+    """Yields the rows of ``spec`` in all splits and, for a file, in all levels."""
     if spec.is_file:
         yield from stream_labelled(spec.name, options, reading)
         return
     source = get_source(spec.name)
     if source.package is not None:
         hint = f"Give a file in the line format in place of {source.name}"
-        yield from _in_form(READERS[source.name](), source.package, source, hint)
-    for part in _parts(source, spec):
+        yield from _require_form(READERS[source.name](), source.package, source, hint)
+    for part in _select_parts(source, spec):
         yield from _part_rows(source, part, reading)
 
 
-def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    """Returns the parts of ``source`` that ``spec`` asks for. Without a part and a level these are
-    the parts of dialogues, or all if there are only turns."""
+def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
+    """Returns the files of ``source`` that ``spec`` names. If it names no part and no level,
+    returns the files with whole dialogues, or all files if there are only turns."""
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)
@@ -168,29 +172,32 @@ def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
 
 
 def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
-    """Yields the rows of one part, from the line format in $MEDAL_JUDGES_DATA or the public file.
+    """Returns the rows of the file ``part`` of ``source``. Reads the line format in
+    $MEDAL_JUDGES_DATA if it is there, otherwise the public file.
 
-    Raises SourceError if neither is here, or the public file is not the expected one.
+    Raises SourceError if neither is available. Iterating raises SourceError if the public file has
+    an unexpected form.
     """
     hint = f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} names"
-    local = find_local(part)
+    local = find_local_file(part)
     if local is not None and local.name == part.line_file:
         rows: Rows = read_labelled(local, reading=reading)
     elif part.read is None:
         problem = f"{source.name}: {part.line_file} is not here ({part.why})"
         raise SourceError(problem, hint=hint)
     else:
-        path = fetch(part)
-        rows = _in_form(READERS[part.read](path), path, source, hint)
+        path = fetch_file(part)
+        rows = _require_form(READERS[part.read](path), path, source, hint)
     if part.view is None:
         return rows
     return READERS[part.view](rows)
 
 
-def _in_form(
+def _require_form(
     rows: Iterable[LabelledDialogue], origin: object, source: Source, hint: str
 ) -> Rows:
-    """Yields ``rows``. Raises SourceError if what their reader expects is not there."""
+    """Yields ``rows``. Raises SourceError if their reader fails because ``origin`` does not have
+    the public form of ``source``."""
     try:
         yield from rows
     except (
@@ -207,8 +214,9 @@ def _in_form(
 # -- files -----------------------------------------------------------------------------------------
 
 
-def find_local(part: SourceFile) -> Path | None:
-    """Returns the local file of ``part``, the line format first. Returns None if there is none."""
+def find_local_file(part: SourceFile) -> Path | None:
+    """Returns the local file of ``part``. Prefers the line format to the public file. Returns None
+    if neither is here."""
     folder = data_folder()
     candidates = []
     if folder:

@@ -24,7 +24,8 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Registers the decorated function as the reader or the view ``name``."""
+    """Registers the decorated function under ``name``, as the reader of a file or the view of rows
+    that configs/sources.yaml names."""
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
         READERS[name] = read
@@ -36,11 +37,12 @@ def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
 class SourceFile(BaseModel):
     """One file of a source.
 
-    ``line_file`` is its name in the line format in $MEDAL_JUDGES_DATA, ``line_sha256`` its
-    checksum. ``url`` is the public address, ``public_file`` the name in the cache, ``sha256`` its
-    checksum, ``read`` the reader of the public form. Without one, ``why`` says why. ``view``
-    converts the rows of the file. ``named_only`` parts are read only if a spec names them.
-    ``splits`` are the possible splits (empty: any).
+    - ``line_file``: its name in $MEDAL_JUDGES_DATA (line format). ``line_sha256``: the checksum.
+    - ``url``: the public address. ``public_file``: the name in the cache. ``sha256``: the checksum.
+    - ``read``: the name of the reader of the public file. ``why``: why there is none.
+    - ``view``: the name of a function that converts the rows, if any.
+    - ``named_only``: the file is read only if a spec names it.
+    - ``splits``: the splits that the file can have. Empty means any.
     """
 
     name: str
@@ -58,8 +60,9 @@ class SourceFile(BaseModel):
 
 
 class Source(BaseModel):
-    """A named set. ``package`` says where a set without parts comes from; its reader has its name.
-    ``labelled_by`` names the model that made the labels; None for people."""
+    """A named data set. ``parts`` are its files. A set without files comes from ``package``, and
+    its reader has the name of the set. ``labelled_by`` names the model that made the labels, None
+    for people."""
 
     name: str
     title: str
@@ -73,21 +76,23 @@ class Source(BaseModel):
 
 
 def is_offline() -> bool:
-    """Returns the setting of HF_HUB_OFFLINE."""
+    """Returns whether HF_HUB_OFFLINE forbids the network."""
     word = os.environ.get("HF_HUB_OFFLINE", "").strip().upper()
     return word in ("1", "ON", "YES", "TRUE")
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Returns the SHA-256 of the file ``path`` in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def fetch(part: SourceFile) -> Path:
-    """Returns the path of the cached public file of ``part``. Downloads it first if necessary.
+def fetch_file(part: SourceFile) -> Path:
+    """Returns the path of the public file of ``part`` in the cache. Downloads the file if it is not
+    there.
 
-    Raises SourceError if offline, without a public file, if the download fails, and if the checksum
-    is another one (the download is deleted, and a file that was there stays).
+    Raises SourceError if there is no public file, if the download is impossible or fails, or if the
+    checksum is wrong. A download with a wrong checksum is deleted. An older file in the cache is
+    kept.
     """
     if not part.public_file:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)
@@ -119,7 +124,7 @@ def fetch(part: SourceFile) -> Path:
 
 
 def _require_checksum(path: Path, part: SourceFile, origin: str, hint: str) -> None:
-    checksum = sha256(path)
+    checksum = file_sha256(path)
     if checksum != part.sha256:
         problem = f"{origin}: SHA-256 is {checksum}, expected {part.sha256}"
         raise SourceError(problem, hint=hint)

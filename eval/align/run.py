@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from medal_judges.config import BOXED
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align.labels import choose_label_names, rated_dimension
 from medal_judges.eval.align.proof import (
@@ -146,7 +146,7 @@ def _open_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
     """Returns the rows that have a label. ``rows``: rows, or the name of a file."""
     if isinstance(rows, str):
-        rows = load_spec(rows)
+        rows = load_rows(rows)
     labelled: list[LabelledDialogue] = []
     for row in rows:
         if any(map(row.has_label, row.labels)):

@@ -52,11 +52,11 @@ def load_set(config: SetConfig) -> BenchmarkSet | str:
     Raises SourceError or DataError if the data of a set that is not optional is missing. Raises
     ConfigError if no row is left, or if no row has one of the dimensions.
     """
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
 
     reading = ReadingReport(strict=True)
     try:
-        rows = load_spec(config.source, reading=reading, options=config.read_options)
+        rows = load_rows(config.source, reading=reading, options=config.read_options)
     except (SourceError, DataError) as error:
         if config.optional:
             return error.one_line
@@ -85,7 +85,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
     level: Level = "dialogue"
     if config.view == "abceval_issues_by_dialogue":
-        rows = list(abceval.issues_by_dialogue(rows))
+        rows = list(abceval.to_dialogue_level(rows))
     if config.level == "last":
         rows = [_to_turn_row(row) for row in rows if row.level == "dialogue"]
     if config.level != "dialogue":

@@ -18,9 +18,9 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.perturbation.edit import (
     CannotInject,
     Donors,
-    attach,
-    glue,
-    sentences,
+    append_text,
+    join_sentences,
+    split_sentences,
     with_contents,
 )
 from medal_judges.data_prep.perturbation.edit import Edit as Injection
@@ -82,7 +82,7 @@ def add_markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
     contents = {}
     for i in dialogue.assistant_turns:
         text = re.sub(r"\w{4,}", r"**\g<0>**", dialogue.turns[i].content, count=1)
-        parts = sentences(text)
+        parts = split_sentences(text)
         if len(parts) > 1:
             text = "\n".join(f"- {part}" for part in parts)
         contents[i] = text
@@ -109,7 +109,7 @@ def lengthen_answers(dialogue: Dialogue, rng: Random) -> Dialogue:
     contents = {}
     for i in dialogue.assistant_turns:
         padding = _neutral_text(dialogue, rng, count)
-        contents[i] = attach(dialogue.turns[i].content, padding, dialogue.lang)
+        contents[i] = append_text(dialogue.turns[i].content, padding, dialogue.lang)
     return with_contents(dialogue, contents)
 
 
@@ -121,7 +121,7 @@ def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
         question = dialogue.turns[i - 1].content.strip()[:_MOST_QUOTED]
         if frame and i > 0 and question:
             quoted = frame.format(text=question)
-            contents[i] = attach(quoted, dialogue.turns[i].content, dialogue.lang)
+            contents[i] = append_text(quoted, dialogue.turns[i].content, dialogue.lang)
     return with_contents(dialogue, contents)
 
 
@@ -129,7 +129,7 @@ def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
     """Returns about ``count`` characters of neutral sentences that are not in ``dialogue``. Raises
     CannotInject if there are none in its language."""
     injection = Injection(dialogue, 1, rng, Donors(), "test", dialogue.id)
-    return glue(injection.filler(count, limit=8), injection.lang)
+    return join_sentences(injection.neutral_sentences(count, limit=8), injection.lang)
 
 
 def _edit_and_original(
@@ -201,7 +201,7 @@ class TextInsertion(Config):
         left, right = content, new
         if self.place == "start":
             left, right = new, content
-        return attach(left, right, lang, "\n" in new)
+        return append_text(left, right, lang, "\n" in new)
 
 
 def disguise(text: str, how: Hidden) -> str | None:

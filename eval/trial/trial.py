@@ -18,7 +18,7 @@ import pandas as pd
 from medal_judges import __version__
 from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation.edit import Donors, stable_hash
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.eval.trial.config import GROUPS, Group, TrialConfig, Verdict
 from medal_judges.eval.trial.edits import LANGUAGE, Edit, trial_edits
@@ -133,7 +133,7 @@ def make_plan(
     notes: list[str] = []
     rows: list[LabelledDialogue] = []
     try:
-        rows = load_spec(data or SHIPPED, reading=reading, options=options)
+        rows = load_rows(data or SHIPPED, reading=reading, options=options)
     except NotAvailableError as error:
         notes.append(f"without real conversations in English: {error}")
     translations = []
@@ -149,7 +149,7 @@ def make_plan(
             f"no dialogue is left for the trial ({len(rows)} read)",
             hint="Type how many take part: dialogues=24",
         )
-    edits = trial_edits(config, Donors.of([*rows, *translations]))
+    edits = trial_edits(config, Donors.from_rows([*rows, *translations]))
     dialogues = {row.id: row.dialogue for row in originals}
     pairs: list[tuple[str, ...]] = []
     for edit in edits:

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from medal_judges.data_prep.sources.abceval import issues_by_dialogue
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.abceval import to_dialogue_level
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.records.labelled import LabelledDialogue
 
 from ..talks import talk
@@ -57,7 +57,7 @@ ABC = [
 
 
 def test_abceval_behaviours_become_issues() -> None:
-    first, second = issues_by_dialogue(ABC)
+    first, second = to_dialogue_level(ABC)
     nothing = (0.0, 0.0)
     assert first.labels == {
         "lacks_commonsense": nothing,
@@ -77,8 +77,8 @@ def test_abceval_behaviours_become_issues() -> None:
 
 @needs_data
 def test_abceval_on_the_real_rows() -> None:
-    rows = load_spec("abceval")
-    lifted = list(issues_by_dialogue(rows))
+    rows = load_rows("abceval")
+    lifted = list(to_dialogue_level(rows))
     assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
     marks = {
         mark

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import MedalError
 from medal_judges.reading.dialogues import read_labelled
 
@@ -105,6 +105,6 @@ def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.exception
     assert "3 dialogues written" in done.output
     kept = [
-        row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10
+        row for row in load_rows("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10
     ]
     assert list(read_labelled(out)) == kept[:3]

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from medal_judges.data_prep.sources.dstc12 import TABLE, TRAIN_SCALES, halve, to_dstc12
-from medal_judges.data_prep.sources.leaks import check_leaks
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.leaks import require_no_leaks
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -85,10 +85,10 @@ def test_the_group_is_the_unit_of_the_halves() -> None:
 
 @needs_data
 def test_the_mapped_sets() -> None:
-    halves = [load_spec(f"dstc12:conture:{split}") for split in ("train", "validation")]
+    halves = [load_rows(f"dstc12:conture:{split}") for split in ("train", "validation")]
     assert [len(rows) for rows in halves] == [60, 59]
-    check_leaks(*halves)
-    fed = load_spec("dstc12:fed")
+    require_no_leaks(*halves)
+    fed = load_rows("dstc12:fed")
     assert len(fed) == 125 and sum("skill" in r.labels for r in fed) == 124
     for r in [*halves[0], *fed]:
         for rating in r.ratings():

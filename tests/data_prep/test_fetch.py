@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.source import SourceFile, fetch
+from medal_judges.data_prep.sources.source import SourceFile, fetch_file
 from medal_judges.errors import SourceError
 from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
 
@@ -81,9 +81,9 @@ def left(tmp_path: Path) -> list[str]:
 def test_a_file_is_fetched_once_and_then_taken_from_the_cache(
     server: Server, tmp_path: Path
 ):
-    path = fetch(part(server))
+    path = fetch_file(part(server))
     assert path.read_bytes() == BODY and left(tmp_path) == ["p.json"]
-    assert fetch(part(server)) == path
+    assert fetch_file(part(server)) == path
     assert server.hits == ["/whole"]
 
 
@@ -102,7 +102,7 @@ def test_a_failed_fetch_leaves_nothing(
     if path == "whole":
         wanted = wanted.model_copy(update={"sha256": "0" * 64})
     with pytest.raises(SourceError, match=problem) as caught:
-        fetch(wanted)
+        fetch_file(wanted)
     assert server.url(path) in caught.value.message and caught.value.hint
     assert left(tmp_path) == [] and len(server.hits) == 1
 
@@ -112,11 +112,11 @@ def test_offline_never_connects(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(SourceError) as caught:
-        fetch(part(server))
+        fetch_file(part(server))
     message = str(caught.value)
     # what is missing, whence, and where each form of it goes
     assert "p.json is not here" in message
-    assert "put p.jsonl.gz" in message and "$MEDAL_JUDGES_DATA" in message
+    assert "Put p.jsonl.gz" in message and "$MEDAL_JUDGES_DATA" in message
     assert server.hits == [] and left(tmp_path) == []
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
     with pytest.raises(
         SourceError, match=r"p\.json: SHA-256 is .*\n.*another file or version"
     ):
-        fetch(part(server))
+        fetch_file(part(server))
     assert target.read_text() == "[]" and server.hits == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pytest
 
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.reading.released import convert_released
@@ -58,7 +58,7 @@ def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
     path.write_text(
         "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     )
-    rows = load_spec(str(path))
+    rows = load_rows(str(path))
     assert [row.dialogue.lang for row in rows] == ["zh", "pt"]
     assert rows[0].labels == {"unsafe": (0.0,), "overall": (2.0,)}
     assert (
@@ -77,13 +77,13 @@ def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> No
     path = tmp_path / "medal200.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     hub = {row.id: row.split for row in read_labelled(records)}
-    assert {row.id: row.split for row in load_spec(str(path))} == hub
+    assert {row.id: row.split for row in load_rows(str(path))} == hub
     for split in ("train", "validation", "test"):
-        ids = [row.id for row in load_spec(f"{path}:{split}")]
+        ids = [row.id for row in load_rows(f"{path}:{split}")]
         assert ids == [id for id, own in hub.items() if own == split] != []
     stated = tmp_path / "stated.jsonl"
     stated.write_text(json.dumps(records[0] | {"split": "test"}))
-    assert [row.split for row in load_spec(str(stated))] == ["test"]
+    assert [row.split for row in load_rows(str(stated))] == ["test"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.sources.public import read_chitchat
-from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.source import READERS, sha256
+from medal_judges.data_prep.sources.registry import SOURCES, load_rows
+from medal_judges.data_prep.sources.source import READERS, file_sha256
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -54,7 +54,7 @@ def test_the_public_form_gives_the_rows_of_the_line_format(
 ):
     part = part_of(source, name)
     path = unpacked(part.public_file, tmp_path)
-    assert sha256(path) == part.sha256
+    assert file_sha256(path) == part.sha256
     found = [row.to_record() for row in READERS[part.read](path)]
     wanted = [
         row.to_record() for row in read_labelled(Path(str(DATA)) / part.line_file)
@@ -150,7 +150,7 @@ def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"data/{k}-0.jsonl": v for k, v in rows.items()} | {"README.md": CARD}
     hub_folder(monkeypatch, tmp_path, files)
     test, train, validation = sorted(
-        load_spec("soda_eval"), key=lambda row: str(row.split)
+        load_rows("soda_eval"), key=lambda row: str(row.split)
     )
     assert [(t.role, t.content) for t in validation.dialogue.turns] == [
         ("user", "Hi: you"),
@@ -168,10 +168,10 @@ def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "gender_pronoun": "he, not she",
     }
     assert validation.extra["labels_by"] == "GPT-4" and validation.level == "turn"
-    assert [row.id for row in load_spec("soda_eval:validation")] == ["soda-eval-7-3"]
+    assert [row.id for row in load_rows("soda_eval:validation")] == ["soda-eval-7-3"]
     (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
     with pytest.raises(SourceError, match=r"soda_eval: not in the public form"):
-        load_spec("soda_eval:train")
+        load_rows("soda_eval:train")
 
 
 # --- chitchat ---
@@ -221,14 +221,14 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
     folder = tmp_path / "a:b"
     path = folder / "rows.jsonl.gz"
     write_records(path, rows)
-    assert len(load_spec(str(path))) == 3
-    assert [r.id for r in load_spec(f"{path}:train")] == ["0", "1"]
+    assert len(load_rows(str(path))) == 3
+    assert [r.id for r in load_rows(f"{path}:train")] == ["0", "1"]
     with pytest.raises(
         SourceError, match=r"no row is validation. Use one of its splits: test, train"
     ):
-        load_spec(f"{path}:validation")
+        load_rows(f"{path}:validation")
     with pytest.raises(SourceError, match=r"Did you mean 'train'\?"):
-        load_spec(f"{path}:trian")
+        load_rows(f"{path}:trian")
 
 
 # key -> first digits of what `printf '0:KEY' | sha256sum` says: splits may never move

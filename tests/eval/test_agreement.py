@@ -161,9 +161,9 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
 def test_binary_figures_of_people_against_statsmodels() -> None:
     from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
 
-    rows = load_spec("fed:dialogue")
+    rows = load_rows("fed:dialogue")
     (found,) = agreements(rows, ["consistent"])
     values = np.array([r.labels["consistent"] for r in rows], dtype=int)
     table, _ = aggregate_raters(values)

@@ -16,7 +16,7 @@ import yaml
 from safetensors.torch import load_file
 
 import medal_judges.configs
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.models.base.golden import check_golden
 from medal_judges.models.base.judge import Judge
 
@@ -138,7 +138,7 @@ class Workshop:
         ]
         judge = Judge.from_pretrained(folder, device="cpu")
         rows = [
-            row.dialogue for row in load_spec(str(self.folder / "validation.jsonl"))
+            row.dialogue for row in load_rows(str(self.folder / "validation.jsonl"))
         ]
         found = golden + [dict(j.scores) for j in judge.score(rows)]
         unit = judge.dimension

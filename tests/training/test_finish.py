@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge, benchmark, train
 from medal_judges.cli import app
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 
 from ..talks import write_rated
 
@@ -71,7 +71,7 @@ def test_a_run_ends_with_its_agreement_on_held_out_rows(tmp_path: Path) -> None:
     measured = [record["value"], record["low"], record["high"]]
     wanted = [estimate.value, estimate.low, estimate.high]
     assert measured == pytest.approx(wanted, abs=1e-12)
-    rows = list(load_spec(data["source"]))
+    rows = list(load_rows(data["source"]))
     issue = [row.labels["repetitive"][0] for row in rows]
     judged = Judge.from_pretrained(folder).score([row.dialogue for row in rows])
     scores = [one.scores["repetitive"] for one in judged]

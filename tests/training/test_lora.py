@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
@@ -59,7 +59,7 @@ def new_judge(config: TrainConfig, dimensions: list[Any]) -> Any:
 def auc(folder: Path, rows: Path) -> float:
     from sklearn.metrics import roc_auc_score
 
-    labelled = list(load_spec(str(rows)))
+    labelled = list(load_rows(str(rows)))
     judge = Judge.from_pretrained(folder, device="cpu")
     scores = [j.scores["repetitive"] for j in judge.score(r.dialogue for r in labelled)]
     assert None not in scores
@@ -161,7 +161,7 @@ def test_answers_are_learnt_at_the_learning_rate_of_the_arguments(
     losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
     judge = Judge.from_pretrained(folder, device="cpu")
-    rows = list(load_spec(str(tmp_path / "validation.jsonl")))[:4]
+    rows = list(load_rows(str(tmp_path / "validation.jsonl")))[:4]
     for judgement in judge.score(r.dialogue for r in rows):
         assert judgement.failure is None
         assert judgement.scores["overall"] is not None

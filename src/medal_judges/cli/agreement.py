@@ -31,14 +31,14 @@ def agreement(
 
     Example: medal agreement fed:dialogue --out agreement
     """
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
     from medal_judges.eval.agreement.agreement import agreement_page, agreements
     from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, THESE
 
     report = start_report(reading, out)
-    rows = load_spec(source, reading=report, options=reading)
+    rows = load_rows(source, reading=report, options=reading)
     report.require_dialogues()
     labellers = set()
     for row in rows:

@@ -37,12 +37,12 @@ def align(
 
     Example: medal align boxed --labels mine.csv --out aligned
     """
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
 
     report = ReadingReport(strict=True)
-    rows = load_spec(labels, reading=report, options=reading)
+    rows = load_rows(labels, reading=report, options=reading)
     report.show()
     choice = choose_judge(judge, settings, device=device).with_spending(max_cost)
     names = dict.fromkeys(

@@ -60,11 +60,11 @@ def export_project(
         dimensions_to_ask,
         load_guidelines,
     )
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
 
     dimensions = dimensions_to_ask(rubric, human_likeness=human_likeness)
     report = start_report(reading)
-    rows = load_spec(source, reading=report, options=reading)
+    rows = load_rows(source, reading=report, options=reading)
     report.show()
     report.require_dialogues()
     project = new_project(rows, dimensions, annotator, per_dialogue, seed)

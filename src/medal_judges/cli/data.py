@@ -47,13 +47,13 @@ def list_sources() -> None:
 
     Example: medal data list
     """
-    from medal_judges.data_prep.sources.registry import SOURCES, find_local
+    from medal_judges.data_prep.sources.registry import SOURCES, find_local_file
 
     rows = []
     for source in SOURCES.values():
         parts = []
         for part in source.parts:
-            parts.append(part.name if find_local(part) else f"({part.name})")
+            parts.append(part.name if find_local_file(part) else f"({part.name})")
         rows.append((source.name, " ".join(parts), source.title))
     print_listed(("name", "parts here (missing)", "description"), rows)
 
@@ -71,9 +71,9 @@ def show(
     Example: medal data show chitchat
     """
     from medal_judges.data_prep.sources.registry import (
-        find_local,
+        find_local_file,
         get_source,
-        load_spec,
+        load_rows,
         parse_spec,
     )
 
@@ -84,10 +84,10 @@ def show(
         lines = [found.title, found.citation, f"licence: {found.licence}"]
         lines += [f"languages: {' '.join(found.languages)}", *found.notes]
         for part in found.parts:
-            path = find_local(part) or "not on this machine"
+            path = find_local_file(part) or "not on this machine"
             lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
     report = start_report(reading)
-    rows = load_spec(source, reading=report, options=reading)
+    rows = load_rows(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
     lines.append(f"{len(rows)} rows (split: count): {dict(splits)}")
     for row in rows[:n]:
@@ -113,7 +113,7 @@ def fetch(
     Example: medal data fetch fed
     """
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
-    from medal_judges.data_prep.sources.source import fetch as fetch_part
+    from medal_judges.data_prep.sources.source import fetch_file
 
     spec = parse_spec(name)
     source = get_source(spec.name)
@@ -123,7 +123,7 @@ def fetch(
         )
     for part in source.parts:
         if spec.part in (None, part.name):
-            typer.echo(fetch_part(part))
+            typer.echo(fetch_file(part))
 
 
 @app.command()
@@ -142,13 +142,13 @@ def write(
 
     Example: medal data write chitchat:test --n 200 --out chats.jsonl
     """
-    from medal_judges.data_prep.sources.registry import stream_spec
+    from medal_judges.data_prep.sources.registry import stream_rows
 
     def fits(row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
         return min_turns <= turns <= (max_turns or turns)
 
-    rows = islice(filter(fits, stream_spec(source)), n)
+    rows = islice(filter(fits, stream_rows(source)), n)
     typer.echo(f"{write_records(out, rows)} dialogues written to {out}")
 
 
@@ -175,14 +175,14 @@ def plant(
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
-        injected_set,
+        injected_rows,
     )
-    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.data_prep.sources.registry import load_rows
 
     report = start_report(reading, beside=out)
     counts = InjectionCounts()
-    rows = injected_set(
-        load_spec(source, reading=report, options=reading),
+    rows = injected_rows(
+        load_rows(source, reading=report, options=reading),
         seed=seed,
         per_issue=per_issue,
         issues=issues or ISSUES,
@@ -191,7 +191,7 @@ def plant(
     )
     count = write_records(out, rows)
     report.show()
-    typer.echo("\n".join(counts.lines()), err=True)
+    typer.echo("\n".join(counts.summary_lines()), err=True)
     typer.echo(f"{count} dialogues written to {out}")
 
 
@@ -216,7 +216,7 @@ def stats(
     """
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import corpus_statistics
-    from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
+    from medal_judges.data_prep.sources.registry import parse_spec, stream_rows
     from medal_judges.report.page import print_and_write
 
     report = start_report(reading, out)
@@ -224,7 +224,7 @@ def stats(
         parse_spec(text)  # reports a misspelt name before the first set is read
 
     def rows_of(source: str) -> Iterator[LabelledDialogue]:
-        return stream_spec(source, reading=report, options=reading)
+        return stream_rows(source, reading=report, options=reading)
 
     rows = chain.from_iterable(map(rows_of, sources))
     name = ", ".join(Path(text).name for text in sources)

@@ -24,7 +24,7 @@ def edits_of(config: TrialConfig = OWN) -> list:
         for name, by_language in shipped_dialogues().items()
         for dialogue in by_language.values()
     ]
-    return trial_edits(config, Donors.of(rows))
+    return trial_edits(config, Donors.from_rows(rows))
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -56,9 +56,9 @@ SCHEMA = {
 @pytest.fixture(scope="module")
 def dialogues() -> list[Dialogue]:
     """The 20 shortest dialogues of FED."""
-    from medal_judges.data_prep.sources.registry import stream_spec
+    from medal_judges.data_prep.sources.registry import stream_rows
 
-    rows = [row.dialogue for row in stream_spec("fed:dialogue")]
+    rows = [row.dialogue for row in stream_rows("fed:dialogue")]
     rows.sort(key=lambda dialogue: sum(len(turn.content) for turn in dialogue.turns))
     return rows[:20]
 

@@ -174,7 +174,7 @@ class RayJudge(Judge):
         in place of several, raise at the call. Other errors are raised while the result is read."""
         how = {
             "level": level,
-            "dimensions": self._check_dimensions(dimensions),
+            "dimensions": self._checked_names(dimensions),
             "warn": False,
         }
         judgements = self._score_windows(

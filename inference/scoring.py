@@ -100,7 +100,7 @@ class ScoreOptions(Config):
         dimension."""
         return {
             "judge": str(judge.signature()),
-            "dimensions": judge._check_dimensions(self.dimensions or None),
+            "dimensions": judge._checked_names(self.dimensions or None),
             "level": self.level,
             "keep": list(self.keep),
             "detect_language": detects_languages(judge.languages),

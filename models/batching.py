@@ -25,7 +25,7 @@ BEFORE_BATCH: ContextVar[Callable[[], None]] = ContextVar(
     "BEFORE_BATCH", default=lambda: None
 )
 
-AHEAD = 1024  # items of in_order in memory at once
+AHEAD = 1024  # items of map_in_order in memory at once
 # cuDNN plans its attention for each length that it has not seen: 2 to 3 s on an H100, where a step
 # of training with Qwen3-4B takes 0.4 s. So few lengths may occur.
 GPU_LENGTH_STEP = 64
@@ -41,7 +41,7 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield window
 
 
-def in_order(
+def map_in_order(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
     """Yields ``function(item)`` in the order of ``items``, computed by ``at_once`` threads. While
@@ -146,7 +146,7 @@ class SpecialTokens:
         longest_first = sorted(filter(None, marks), key=lambda mark: (-len(mark), mark))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
-    def broken_up(self, text: str) -> str:
+    def break_up(self, text: str) -> str:
         """Returns ``text`` with a space between the characters of each special token in it, so that
         it is read as plain text."""
         return self._pattern.sub(lambda found: " ".join(found.group()), text)

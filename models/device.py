@@ -37,7 +37,7 @@ def torch_device(device: Device) -> torch.device:
     return chosen
 
 
-def batch_tokens(device: torch.device) -> int:
+def max_batch_tokens(device: torch.device) -> int:
     """Returns the maximum number of padded tokens in a batch on ``device``: 8,192 on a CPU, and
     1,024 per GiB of memory on a GPU. A batch that does not fit is halved (retry_on_oom)."""
     if device.type != "cuda":

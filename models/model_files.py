@@ -70,7 +70,7 @@ def embedded_file(name: str) -> Path:
     return Path(spec.origin).parent / inside
 
 
-def hub_name(model_id: str) -> str:
+def portable_name(model_id: str) -> str:
     """Returns a name of the model ``model_id`` that holds in any working directory: the Hub id of
     an embedded default, or the absolute path of a folder. Any other name is unchanged."""
     if model_id.startswith(PREFIX):
@@ -78,7 +78,7 @@ def hub_name(model_id: str) -> str:
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
-def resolve(model_id: str) -> str:
+def embedded_path(model_id: str) -> str:
     """Returns the path of an ``embedded:`` model. Any other ``model_id`` is unchanged.
 
     Converts e5 into the cache at its first use. Raises ConfigError if the file of e5 is damaged.

@@ -42,7 +42,7 @@ def package(folder: Path, target: Path) -> None:
     )
     judge = Judge.from_pretrained(target)
     write_golden(judge, target)
-    check_golden(target, judge.load_options())
+    check_golden(target, judge.unsaved_options())
     write_card(target)
 
 

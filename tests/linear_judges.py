@@ -20,7 +20,7 @@ def random_head(kind: HeadName, width: int, seed: int = 0) -> FittedHead:
     if kind in ("ridge", "logistic"):
         middle = 0.5 if kind == "ridge" else 0.0
         averages = float(rng.normal() * 0.1), float(rng.normal() * 0.1)
-        return FittedHead.line(
+        return FittedHead.linear(
             kind, rng.normal(size=width) * 0.3 / width**0.5, middle, averages
         )
     outputs = 3 if kind == "mlp_classifier" else 1
@@ -49,7 +49,7 @@ def random_judge(
     reader.scale.centre = rng.normal(size=reader.scale.centre.shape) * 0.05
     if config.reply is not None and reader.encoder is not None:
         torch.manual_seed(0)
-        made = Reactions(config.reply, reader.encoder.width, len(config.measures))
+        made = Reactions(config.reply, reader.encoder.width, len(config.measure_names))
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         made.half().float()  # as it is saved
@@ -59,6 +59,6 @@ def random_judge(
             )
         reader.reactions = made.requires_grad_(False)
     for number, dimension in enumerate(dimensions):
-        kind = (heads or {}).get(dimension.name, config.head_of(dimension.kind))
-        judge.heads[dimension.name] = random_head(kind, len(reader.is_vector), number)
+        kind = (heads or {}).get(dimension.name, config.head_name(dimension.kind))
+        judge.heads[dimension.name] = random_head(kind, len(reader.vector_mask), number)
     return judge

@@ -15,8 +15,8 @@ from medal_judges.models.base.heads import (
     Calibration,
     OutputHead,
     fit_isotonic,
-    isotonic_map,
-    on_scale,
+    map_isotonic,
+    squash_to_unit,
 )
 
 COVERAGE = 0.9  # of the interval around a regression's score
@@ -43,7 +43,7 @@ def fit_calibration(
     targets, outputs = targets[rows].astype(float), logits[rows].astype(float)
     is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
-        units = on_scale(outputs[:, 0])
+        units = squash_to_unit(outputs[:, 0])
         return fit_units(units, targets[:, 0], method, is_binary=is_binary)
     tensor = torch.from_numpy(outputs)
 
@@ -114,7 +114,7 @@ def fit_units(
     if temperature is not None or is_binary:
         return fitted
     # The split conformal quantile (Lei and others, 2018): nine in ten ratings are within it.
-    mapped = fitted.map_chances(fitted.chances(units))
+    mapped = fitted.apply_threshold(fitted.apply_isotonic(units))
     errors = np.sort(np.abs(mapped - targets))
     rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
     return replace(fitted, margin=float(errors[rank - 1]))
@@ -127,7 +127,7 @@ def _threshold(
     """Returns the fields of the calibration of a binary dimension. They are the map of the scores
     ``units``, and the threshold with the highest F1 on the labels ``has_issue``."""
     isotonic = fit_isotonic(units, has_issue)
-    chances = isotonic_map(units, isotonic)
+    chances = map_isotonic(units, isotonic)
     levels = np.unique([0.0, *chances])
     thresholds = (levels[1:] + levels[:-1]) / 2
     f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]

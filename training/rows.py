@@ -98,7 +98,7 @@ def load_rows(
     """Loads all rows that a run by ``config`` reads, with targets for ``dimensions``. Raises
     ConfigError if an entry cannot be read as it says, and the errors of ``load_entries``."""
     loaded = load_entries(config)
-    by_level = config.model.level_dimensions()
+    by_level = config.model.distribution_dimensions()
     levels = {}
     for dimension in dimensions:
         if dimension.name in by_level:

@@ -174,7 +174,7 @@ def save_and_check(
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_absolute_paths(rows.facts))
     write_golden(judge, folder)
-    check_golden(folder, judge.load_options())
+    check_golden(folder, judge.unsaved_options())
 
 
 def without_absolute_paths(value: Any) -> Any:

@@ -124,7 +124,7 @@ class JudgeTrainer(Trainer):
     loss comes from the judge's heads.
 
     ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``labels`` [B,
-    targets] are the targets. ``judge.unit_logits(outputs.logits)`` returns the logits of each
+    targets] are the targets. ``judge.split_logits(outputs.logits)`` returns the logits of each
     dimension. Those of a regression are on [0, 1], like its targets. ``num_items_in_batch`` is the
     number of examples in the whole step. A loss divides its sum over rows by this number, so that
     an example has the same weight however a step is divided into batches and processes.
@@ -189,7 +189,7 @@ class JudgeTrainer(Trainer):
 
     def collator(self) -> Any:
         """Returns the function that makes a batch of rows."""
-        return JudgeCollator(self.judge.pad)
+        return JudgeCollator(self.judge.pad_id)
 
     def judge_loss(
         self,
@@ -255,7 +255,7 @@ class JudgeTrainer(Trainer):
         ``auc/DIMENSION`` for a binary head, and their means. ``predicted`` is the result of an
         evaluation."""
         statistics: dict[str, float] = {}
-        units = self.unit_logits(predicted)
+        units = self.split_logits(predicted)
         # The last columns are the number of the source and the rating in each dimension.
         table = np.asarray(predicted.label_ids)[:, -len(self.judge.heads) - 1 :]
         for head, human in zip(self.judge.heads, table.T[1:], strict=True):
@@ -286,12 +286,12 @@ class JudgeTrainer(Trainer):
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
         return state.global_step
 
-    def unit_logits(
+    def split_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
         """Returns the logits [n, outputs] of each dimension in ``predicted``. Those of a regression
         are on [0, 1]."""
-        return self.judge.unit_logits(
+        return self.judge.split_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
 
@@ -303,7 +303,7 @@ class JudgeTrainer(Trainer):
         """Fits the calibration of the judge on ``dataset`` by ``method``. Every process must call
         it."""
         predicted = self.predict(dataset, metric_key_prefix="final")
-        units, column = self.unit_logits(predicted), 0
+        units, column = self.split_logits(predicted), 0
         self.judge.calibration = {}
         for head in self.judge.heads:
             name, end = head.dimension.name, column + head.targets
@@ -349,7 +349,7 @@ class JudgeTrainer(Trainer):
             # It scores in fp32, and the base was rounded.
             network = self.judge.network_with(copy_trained_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
-        return self.judge.with_network(network, dtype)
+        return self.judge.replace_network(network, dtype)
 
 
 @contextmanager

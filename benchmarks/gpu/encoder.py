@@ -322,7 +322,7 @@ def agreement(setting: Setting) -> Iterator[Row]:
             settings_of(body), load_rubric("overall"), device="cpu"
         )
         wanted = scores(judge, chats)
-        judge.place(setting.device, "fp32")
+        judge.move_to(setting.device, "fp32")
         return apart(judge, chats, wanted)
 
     def packaged(dtype: str) -> Row:
@@ -349,7 +349,7 @@ def memory(setting: Setting) -> Iterator[Row]:
         made = EncoderJudge.create(
             settings_of(body), load_rubric("overall"), device=device
         )
-        made.place(device, "bf16")
+        made.move_to(device, "bf16")
         chats = dialogues(setting.of(2048, 8), setting.of((300, 600), (20, 60)))
         wanted = scores(made, chats)
         made.window = len(chats)

@@ -203,7 +203,7 @@ class ScoreService:
             problems = error.errors(include_url=False, include_input=False)
             raise RequestValidationError(problems) from None
         try:
-            self.judge._check_dimensions(body.dimensions)
+            self.judge._checked_names(body.dimensions)
         except ConfigError as error:
             raise _malformed_error({"dimensions": error.one_line}) from None
         settings = body.model_dump(include=set(RowOptions.model_fields))

@@ -27,7 +27,7 @@ _ORDER = (
 )
 
 
-def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Maps unbounded scores ``raw`` into [0, 1] and keeps their order. Scores from 0.1 to 0.9 are
     unchanged. Outside, the distance d to the nearer end of [0, 1] (negative outside it) becomes
     0.01 / (0.2 - d)."""
@@ -38,7 +38,7 @@ def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return np.where(scores > 0.5, 1 - distance, distance)
 
 
-def isotonic_map(
+def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
     """Returns 0.99 * f(unit) + 0.01 * unit for each of ``units`` on [0, 1]. The function f
@@ -95,7 +95,7 @@ class HeadedConfig(TrainedConfig):
     by_steps: ClassVar[bool] = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
 
-    def level_dimensions(self) -> set[str]:
+    def distribution_dimensions(self) -> set[str]:
         return {name for name, head in self.heads.items() if head.kind in BY_LEVEL}
 
 
@@ -121,13 +121,13 @@ class Calibration:
     margin: float | None = None
     rows: int = 0
 
-    def chances(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def apply_isotonic(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Returns scores ``units`` on [0, 1], mapped by ``isotonic`` if it is fitted."""
         if self.isotonic is None:
             return np.asarray(units, dtype=np.float64)
-        return isotonic_map(units, self.isotonic)
+        return map_isotonic(units, self.isotonic)
 
-    def map_chances(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Maps probabilities ``chances`` to scores on [0, 1]: ``threshold`` becomes 0.5, and both
         sides of it are linear. Without a threshold nothing changes."""
         middle = self.threshold or 0.5
@@ -223,11 +223,11 @@ class OutputHead:
             return corn_probabilities(logits / temperature)
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
-        return normal_bins(
-            torch.from_numpy(on_scale(logits.squeeze(-1))), spread, self.levels
+        return normal_probabilities(
+            torch.from_numpy(squash_to_unit(logits.squeeze(-1))), spread, self.levels
         )
 
-    def answers(
+    def calibrated_outputs(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
         """Returns three lists from ``logits`` [B, outputs], with one entry per row: the score on
@@ -240,7 +240,9 @@ class OutputHead:
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
         span = dimension.high - dimension.low
         scores = self.scores(logits, fitted.temperature).numpy()
-        mapped = fitted.map_chances(fitted.chances((scores - dimension.low) / span))
+        mapped = fitted.apply_threshold(
+            fitted.apply_isotonic((scores - dimension.low) / span)
+        )
         if self.config.kind == "binary":  # after the isotonic map, as the score is
             chances = np.stack([1 - mapped, mapped], axis=1).tolist()
         return (dimension.low + span * mapped).tolist(), chances, raw
@@ -249,7 +251,7 @@ class OutputHead:
         """Returns the expected value of each row [B] on the dimension's scale, from ``logits`` [B,
         outputs] at ``temperature``. The result is in float64 on the CPU."""
         if self.config.kind == "regression":
-            units = torch.from_numpy(on_scale(logits.squeeze(-1).cpu()))
+            units = torch.from_numpy(squash_to_unit(logits.squeeze(-1).cpu()))
             return (
                 units * (self.dimension.high - self.dimension.low) + self.dimension.low
             )
@@ -297,7 +299,7 @@ def corn_probabilities(logits: Tensor) -> Tensor:
     return reached - functional.pad(above, (0, 1))
 
 
-def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
+def normal_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
     """Returns the probability of each level [B, levels] under a normal distribution with mean
     ``value`` [B] and standard deviation ``spread``. The ``levels`` are equally spaced on [0, 1]. A
     level gets the probability of all values that are nearest to it."""

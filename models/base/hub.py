@@ -52,7 +52,7 @@ _AT_TOP = (*(pattern.replace("**/", "*") for pattern in _OWN_FILES),)
 _PULLED = (*_AT_TOP, *(f"members/*/{pattern}" for pattern in _AT_TOP))
 
 
-def pull(repo_id: str, revision: str | None = None) -> Path:
+def download_judge(repo_id: str, revision: str | None = None) -> Path:
     """Downloads the judge ``repo_id`` from the Hub and returns its folder. Without a network the
     judge comes from the cache. ``revision``: a branch, tag or commit. None is main.
 

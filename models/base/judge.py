@@ -25,8 +25,13 @@ from medal_judges.errors import ConfigError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
-from medal_judges.models.batching import budget_batches, in_order, retry_on_oom, windows
-from medal_judges.models.device import batch_tokens
+from medal_judges.models.batching import (
+    budget_batches,
+    map_in_order,
+    retry_on_oom,
+    windows,
+)
+from medal_judges.models.device import max_batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import detect_language
@@ -144,10 +149,10 @@ class Judge(ABC):
     # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
 
-    def fit_batches(self, device: torch.device) -> None:
+    def set_batch_sizes(self, device: torch.device) -> None:
         """Sets ``token_budget`` and ``window`` for ``device``. A GPU gets larger batches and a
         larger window."""
-        self.token_budget = batch_tokens(device)
+        self.token_budget = max_batch_tokens(device)
         if device.type == "cuda":
             self.window = GPU_WINDOW
 
@@ -186,11 +191,11 @@ class Judge(ABC):
             counts += Counter(model.counts)
         return counts
 
-    def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
+    def move_to(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's network to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``). A judge without a network does nothing."""
 
-    def load_options(self) -> dict[str, Any]:
+    def unsaved_options(self) -> dict[str, Any]:
         """Returns the options that ``from_pretrained`` needs besides the saved folder: servers and
         paths, which are never saved."""
         return {}
@@ -241,15 +246,15 @@ class Judge(ABC):
         """
         if level not in LEVELS:
             raise ConfigError(f"level: expected one of {', '.join(LEVELS)}")
-        judgements = self._stream(
+        judgements = self._stream_judgements(
             checked_dialogues(dialogues),
             level,
-            self._check_dimensions(dimensions),
+            self._checked_names(dimensions),
             progress or (lambda dialogues: None),
         )
         return with_warnings(judgements, self.languages) if warn else judgements
 
-    def _stream(
+    def _stream_judgements(
         self,
         dialogues: Iterable[Dialogue],
         level: ScoreLevel,
@@ -279,12 +284,14 @@ class Judge(ABC):
             for request in requests:
                 dialogue, reason = request.dialogue, request.obstacle
                 if reason is None:
-                    judgement = _complete(next(answers), request, signature, dimensions)
+                    judgement = _finish_judgement(
+                        next(answers), request, signature, dimensions
+                    )
                 else:
                     judgement = empty_judgement(
                         dialogue, signature, dimensions, reason, request.turn
                     )
-                is_outside = not self._supports(dialogue.lang)
+                is_outside = not self._supports_language(dialogue.lang)
                 judgement = replace(
                     judgement,
                     detected_language=request.detected_language,
@@ -293,12 +300,12 @@ class Judge(ABC):
                 judgements.append(judgement)
             return judgements
 
-        scored_windows = in_order(
+        scored_windows = map_in_order(
             score_window, windows(dialogues, self.window), self.windows_at_once
         )
         return chain.from_iterable(scored_windows)
 
-    def _supports(self, lang: str) -> bool:
+    def _supports_language(self, lang: str) -> bool:
         """Returns whether the judge supports the language ``lang``. True if the language is unknown
         or the judge has no ``languages``."""
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
@@ -336,7 +343,7 @@ class Judge(ABC):
             progress(unfinished - len(waiting))
         return [answers[i] for i in range(len(requests))]
 
-    def _check_dimensions(self, names: Sequence[str] | None) -> list[str]:
+    def _checked_names(self, names: Sequence[str] | None) -> list[str]:
         own_names = [dimension.name for dimension in self.dimensions]
         if names is None:
             return own_names
@@ -350,7 +357,7 @@ class Judge(ABC):
     def dimension(self, name: str) -> Dimension:
         """Returns the dimension called ``name``. Raises ConfigError if the judge has no such
         dimension."""
-        self._check_dimensions([name])
+        self._checked_names([name])
         return next(d for d in self.dimensions if d.name == name)
 
     # -- saving and loading: see models/base/saving.py ---------------------------------------------
@@ -395,7 +402,7 @@ class Judge(ABC):
             return push_folder(folder, repo_id, private=private, revision=revision)
 
 
-def _complete(
+def _finish_judgement(
     answer: Judgement,
     request: ScoreRequest,
     signature: str,

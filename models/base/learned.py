@@ -15,7 +15,7 @@ from medal_judges.records.signature import Signature
 from medal_judges.storage.files import PicklableLock
 
 
-def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
+def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the constructor arguments that all trained judges share, from ``saved``, the content
     of judge.json. Raises KeyError or ValueError if a field is missing or wrong."""
     return {
@@ -39,7 +39,7 @@ class LearnedJudge(Judge):
     dtype: str = "fp32"
     truncation: str | None = None
 
-    def describe(
+    def set_state(
         self,
         dimensions: Sequence[Dimension],
         name: str | None = None,

@@ -42,7 +42,7 @@ def load_base(
     return network, tokenizer
 
 
-def load_saved(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
+def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
     """Loads the network (in fp32) and the tokenizer from a judge's ``folder`` and returns the two.
 
     ``kind``: the class of transformers. ``change`` checks the network's settings before it is
@@ -127,7 +127,7 @@ def load_network(
     return network, AutoTokenizer.from_pretrained(path, **files), report
 
 
-def positions_of(settings: Any) -> int | None:
+def max_positions(settings: Any) -> int | None:
     """Returns how many tokens a network with these ``settings`` can read. None means no limit."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
@@ -136,7 +136,7 @@ def positions_of(settings: Any) -> int | None:
     return positions
 
 
-def prepare_base(config: Any, settings: Any) -> None:
+def adapt_base_settings(config: Any, settings: Any) -> None:
     """Edits ``settings`` of a base model (transformers' config) for training: sets its attention
     dropout to 0, because attention with dropout is 4 times slower on a CPU.
 
@@ -151,7 +151,7 @@ def prepare_base(config: Any, settings: Any) -> None:
     for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(settings, dropout):
             setattr(settings, dropout, 0.0)
-    positions = positions_of(settings)
+    positions = max_positions(settings)
     if positions is not None and config.max_tokens > positions:
         raise ConfigError(
             f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",

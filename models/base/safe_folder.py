@@ -100,7 +100,7 @@ def require_data_only(folder: Path) -> None:
                 folder, path, "is not a file of the folder: a link or a pipe"
             )
     for path in filter(Path.is_file, paths):
-        for problem in _problems(path):
+        for problem in _file_problems(path):
             raise _refusal(folder, path, problem)
 
 
@@ -111,7 +111,7 @@ def _refusal(folder: Path, path: Path, problem: str) -> JudgeLoadError:
     )
 
 
-def _problems(path: Path) -> Iterator[str]:
+def _file_problems(path: Path) -> Iterator[str]:
     """Yields a message for each thing in the file ``path`` that is forbidden."""
     is_vocabulary = path.name in _VOCABULARIES
     is_settings = "config" in path.name or path.name in ("judge.json", "golden.json")
@@ -123,20 +123,20 @@ def _problems(path: Path) -> Iterator[str]:
             elif _INTEGERS.search(stream.read(size)):
                 yield "has weights that are whole or complex numbers"
     elif path.suffix == ".yaml" or (path.suffix == ".json" and is_settings):
-        yield from _above(path, LARGEST_SETTINGS)
+        yield from _size_problems(path, LARGEST_SETTINGS)
     elif is_vocabulary or path.suffix in (".txt", ".model", ".jinja"):
-        yield from _above(path, _LARGEST_TEXT)
+        yield from _size_problems(path, _LARGEST_TEXT)
     if path.suffix == ".json" and (is_settings or path.name == "tokenizer.json"):
-        yield from _problems_of_content(path)
+        yield from _content_problems(path)
 
 
-def _above(path: Path, most: int) -> Iterator[str]:
+def _size_problems(path: Path, most: int) -> Iterator[str]:
     size = path.stat().st_size
     if size > most:
         yield f"has {size:,} bytes, and at most {most:,} are allowed"
 
 
-def _problems_of_content(path: Path) -> Iterator[str]:
+def _content_problems(path: Path) -> Iterator[str]:
     """Yields a message for each thing in a JSON file that is forbidden. The file has settings or a
     tokenizer."""
     try:
@@ -146,18 +146,18 @@ def _problems_of_content(path: Path) -> Iterator[str]:
     if not isinstance(content, dict):
         return
     if path.name == "tokenizer.json":
-        yield from _problems_of_tokenizer(content)
+        yield from _tokenizer_problems(content)
         return
-    yield from _code_in(content)
+    yield from _code_problems(content)
     if path.name in ("config.json", "adapter_config.json", "tokenizer_config.json"):
-        yield from _sizes_in(content)
+        yield from _number_problems(content)
     kind = content.get("model_type")
     is_network = kind is not None or not re.match(r"\d_", path.parent.name)
     if path.name == "config.json" and is_network and kind not in ARCHITECTURES:
         yield f"has the model_type {kind!r:.80}, which is not one of {', '.join(ARCHITECTURES)}"
 
 
-def _code_in(content: Mapping[str, Any]) -> Iterator[str]:
+def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
     """Yields a message for each setting in ``content`` that makes transformers run code: classes of
     a file in the folder, kernels of the Hub, and quantization."""
     for settings in _objects_in(content):
@@ -168,7 +168,7 @@ def _code_in(content: Mapping[str, Any]) -> Iterator[str]:
                 yield f"sets {key}: a judge folder must not contain code"
 
 
-def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
+def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
     """Yields a message for each setting of a network or a tokenizer in ``content`` that is too
     large."""
     for settings in _objects_in(content):
@@ -182,7 +182,7 @@ def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
                 yield f"sets {key} to {len(value):,} values"
 
 
-def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
+def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
     """Yields a message for each thing in a tokenizer.json that is forbidden: unknown steps, too
     many added tokens, and steps that make a text much longer."""
     marks = content.get("added_tokens")
@@ -195,7 +195,7 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
     for step in steps:
         if step["type"] not in _STEPS:
             yield f"has the part {step['type']!r:.80}, which is not allowed"
-        growth *= _growth(step)
+        growth *= _max_growth(step)
     if growth > _MOST_GROWTH or len(steps) > _MOST_STEPS:
         yield "has parts that blow text up"
     size = len(json.dumps(content.get("post_processor")))
@@ -203,7 +203,7 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
         yield f"has a post-processor of {size:,} characters"
 
 
-def _growth(step: Mapping[str, Any]) -> int:
+def _max_growth(step: Mapping[str, Any]) -> int:
     """Returns how many characters a ``step`` of a normalizer can make of one character. For a table
     that cannot be read, returns more than is allowed."""
     if step["type"] == "ByteLevel":

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import judge_file, packaged_folder, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
+from medal_judges.models.base.hub import PARTS, TOP_FILES, download_judge
 from medal_judges.models.base.safe_folder import require_data_only
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
@@ -65,7 +65,7 @@ def save_judge(judge: Any, path: Path) -> Path:
     that it is never half written. Removes the files of an earlier judge. Other files (checkpoints,
     logs) stay."""
 
-    def replaced(folder: str, names: list[str]) -> list[str]:
+    def ignored_names(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
             return []
         ignored = {GOLDEN_NAME, *PARTS, *os.listdir(partial)}
@@ -81,12 +81,16 @@ def save_judge(judge: Any, path: Path) -> Path:
         judge.revision = judge_revision(partial)
         if path.is_dir():
             shutil.copytree(
-                path, partial, ignore=replaced, copy_function=_link, dirs_exist_ok=True
+                path,
+                partial,
+                ignore=ignored_names,
+                copy_function=_link_or_copy,
+                dirs_exist_ok=True,
             )
     return path
 
 
-def _link(source: str, target: str) -> None:
+def _link_or_copy(source: str, target: str) -> None:
     """Makes ``target`` a hard link to ``source``, so that both folders have the file. Copies the
     file if the file system has no hard links."""
     try:
@@ -133,10 +137,10 @@ def load_judge(
         return _load_folder(judge_folder(source, revision), options)
     try:
         settings = read_yaml(described)
-        settings |= place_options(settings, options, described)
+        settings |= options_with_placement(settings, options, described)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
-    return judge_of_settings(settings, described)
+    return judge_from_settings(settings, described)
 
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
@@ -145,10 +149,10 @@ def judge_folder(source: str | Path, revision: str | None = None) -> Path:
     folder = packaged_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
-    return pull(str(source), revision)
+    return download_judge(str(source), revision)
 
 
-def training_chats(judge: str, revision: str | None = None) -> set[str]:
+def training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
     """Returns the hashes of the chats that the saved ``judge`` was trained on. ``judge``: a shipped
     name, a folder, or a hub id (at ``revision``). Returns an empty set for a judge in a YAML
     file."""
@@ -190,7 +194,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _family(name: object, where: str) -> Any:
+def _family_class(name: object, where: str) -> Any:
     """Returns the class of the family ``name``, from FAMILIES or from the entry points GROUP of
     installed packages. Raises JudgeLoadError, which begins with ``where``, if the family is unknown
     or cannot be imported."""
@@ -215,7 +219,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     if (folder / CONFIG_NAME).is_file():
         require_data_only(folder)
     config = read_config(folder)
-    family = _family(config["family"], str(folder))
+    family = _family_class(config["family"], str(folder))
     if not hasattr(family, "load"):
         raise JudgeLoadError(
             f"{folder}: judges of family {family.family!r} are not saved. Give their YAML file"
@@ -231,7 +235,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     try:
         judge = family.load(folder, **options)
         judge.languages = (
-            _stated_languages(config.get("languages"), str(folder)) or judge.languages
+            _checked_languages(config.get("languages"), str(folder)) or judge.languages
         )
         judge.revision = judge_revision(folder)
     except (MedalError, KeyboardInterrupt, SystemExit):
@@ -250,12 +254,12 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     return judge
 
 
-def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
+def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
     """Returns the judge that ``settings``, the content of a YAML file, describe. Raises
     JudgeLoadError, which begins with ``name``, if the family can only be trained, or if a setting
     is missing or wrong."""
     settings = dict(settings)
-    family = _family(settings.pop("family", None), name)
+    family = _family_class(settings.pop("family", None), name)
     languages = settings.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
@@ -264,7 +268,7 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
         )
     try:
         judge = family.from_settings(settings)
-        judge.languages = _stated_languages(languages, name) or judge.languages
+        judge.languages = _checked_languages(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
     except ValueError as error:
@@ -272,7 +276,7 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
     return judge
 
 
-def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
+def _checked_languages(languages: Any, where: str) -> tuple[str, ...] | None:
     """Checks the ``languages`` of a judge's config and returns them as a tuple. Returns None for
     None. Raises ConfigError, which begins with ``where``, if they are not a list of ISO 639-1
     codes."""
@@ -341,7 +345,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def require_same_keys(
+def require_matching_tensors(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
     """Raises JudgeLoadError if the tensors ``state``, which were read from ``path``, differ from
@@ -384,7 +388,7 @@ _LLM_FAMILIES = ("prompted", "followup", "geval", "gptscore")
 _OWN_FIELDS = ("unieval", "endex")  # families with settings of these names
 
 
-def place_options(
+def options_with_placement(
     settings: Mapping[str, object],
     options: Mapping[str, object],
     name: str,

@@ -79,20 +79,20 @@ class SequenceJudge(LearnedJudge):
         **state: Any,
     ) -> None:
         dimensions = [head.dimension for head in heads]
-        self.describe(dimensions, **state)
+        self.set_state(dimensions, **state)
         self.net, self.tokenizer, self.config = net, tokenizer, config
         self.heads = list(heads)
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
-        self.place(device, dtype)
+        self.move_to(device, dtype)
 
     @property
-    def pad(self) -> int:
+    def pad_id(self) -> int:
         """The id of the padding token, or 0 if the tokenizer has none. Padding is masked."""
         return int(self.tokenizer.pad_token_id or 0)
 
-    def place(self, device: Device, dtype: str) -> None:
+    def move_to(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
-        self.fit_batches(self.device)
+        self.set_batch_sizes(self.device)
         self.net = self.net.to(self.device).eval()
         cast_weights(self.net, torch_dtype(dtype))
         set_attention(self.net, self.device, dtype)
@@ -106,14 +106,14 @@ class SequenceJudge(LearnedJudge):
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a new network like ``net`` with the weights ``state``."""
 
-    def with_network(self, network: Any, dtype: str) -> SequenceJudge:
+    def replace_network(self, network: Any, dtype: str) -> SequenceJudge:
         """Replaces ``net`` by the trained ``network``, casts it to ``dtype``, and returns the judge
         itself."""
         self.net = network
-        self.place(self.device, dtype)
+        self.move_to(self.device, dtype)
         return self
 
-    def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
+    def split_logits(self, logits: Tensor) -> dict[str, Tensor]:
         """Splits ``logits`` [B, outputs of all heads] and returns the logits [B, outputs] of each
         dimension. Adds 0.5 to the logit of a regression head, which makes it the raw score on [0,
         1]."""
@@ -127,7 +127,7 @@ class SequenceJudge(LearnedJudge):
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Returns the loss [B] of each row: the sum of the losses of all heads. ``logits`` and
         ``targets`` [B, targets of all heads] have the columns of all heads side by side."""
-        units = self.unit_logits(logits)
+        units = self.split_logits(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []
         for head, part in zip(self.heads, parts, strict=True):
@@ -146,16 +146,18 @@ class SequenceJudge(LearnedJudge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        ids, mask = pad_rows([request.payload for request in requests], self.pad)
+        ids, mask = pad_rows([request.payload for request in requests], self.pad_id)
         output = self.net(
             input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
         )
         logits = output.logits.float().cpu()
-        units = self.unit_logits(logits)
+        units = self.split_logits(logits)
         results: list[dict[str, DimensionScore]] = [{} for _ in logits]
         heads = {head.dimension.name: head for head in self.heads}
         for name in dimensions:
-            answers = heads[name].answers(units[name], self.calibration_of(name))
+            answers = heads[name].calibrated_outputs(
+                units[name], self.calibration_of(name)
+            )
             rows = zip(results, *answers, strict=True)
             for result, score, chances, raw in rows:
                 details = self.details_of(heads[name].dimension, score, raw)

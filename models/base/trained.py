@@ -19,7 +19,7 @@ class TrainedConfig(Config):
     by_steps: ClassVar[bool] = False
     family: str
 
-    def level_dimensions(self) -> set[str]:
+    def distribution_dimensions(self) -> set[str]:
         """Returns the dimensions whose target is a probability for each level of the scale. The
         target of the other dimensions is a number."""
         return set()

@@ -160,7 +160,7 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
             marks / max(1, len(text)),
             log_words - partner.log_words if partner.turns else 0.0,
             math.log1p(position + 1),
-            _has_near(spelling, speaker.spellings),
+            _has_near_copy(spelling, speaker.spellings),
         ]
         speaker.recent.append(distinct)
         for seen_grams, turn_grams in zip(speaker.grams, distinct, strict=True):
@@ -172,7 +172,7 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
     return table
 
 
-def _has_near(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
+def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
     """Returns whether the Jaccard similarity of ``spelling`` to one of the ``earlier`` sets is
     above 0.6."""
     for before in earlier:
@@ -189,14 +189,14 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     without such an earlier turn has 0. ``cosines`` [T, T] are between the turns' vectors, ``roles``
     [T] are of ROLE_INDEX. Centred similarities subtract the mean vector of all turns, so they also
     depend on later turns."""
-    centred = _centre(cosines)
+    centred = _centred_cosines(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
     for side in (0, 1):
         turns, partners = np.flatnonzero(roles == side), np.flatnonzero(roles != side)
         heard = np.searchsorted(partners, turns)  # turns of the partner before each
         same_side = np.ix_(turns, turns)
         earlier = np.tri(len(turns), k=-1, dtype=bool)
-        nearest, recent_nearest, centred_nearest = _highest(
+        nearest, recent_nearest, centred_nearest = _highest_allowed(
             np.stack([cosines[same_side], cosines[same_side], centred[same_side]]),
             np.stack([earlier, np.triu(earlier, -_WINDOW), earlier]),
         )
@@ -219,7 +219,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     return table
 
 
-def _centre(cosines: Floats) -> Floats:
+def _centred_cosines(cosines: Floats) -> Floats:
     """Returns the cosines [T, T] of unit vectors after their mean is subtracted. ``cosines`` [T,
     T]: before it is subtracted."""
     with_mean = cosines.mean(axis=1)
@@ -230,7 +230,7 @@ def _centre(cosines: Floats) -> Floats:
     return centred
 
 
-def _highest(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
+def _highest_allowed(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
     """Returns the highest of ``cosines`` [..., T] among those that are ``allowed`` [..., T].
     Returns 0 where none is allowed."""
     best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)

@@ -64,7 +64,7 @@ def write_card(
         "aligned": read_json_if_there(folder / "align.json", None),
         "golden": golden,
         "run": config.get("facts") or {},
-        "trial": trial_of(folder),
+        "trial": read_trial(folder),
         "settings": settings,
         "place": repo_id or folder.name,
         "repo_id": repo_id,
@@ -92,7 +92,7 @@ def _base_model(
     family = config["family"]
     if "base" not in config.get(family, {}):
         return None
-    if family == "linear" and not LinearConfig(**config["linear"]).reads_base:
+    if family == "linear" and not LinearConfig(**config["linear"]).needs_base:
         return None
     base = str(config[family]["base"])
     if base.startswith(PREFIX):
@@ -160,7 +160,7 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
     return results
 
 
-def trial_of(folder: Path) -> Mapping[str, Any] | None:
+def read_trial(folder: Path) -> Mapping[str, Any] | None:
     """Returns the content of trial.json in ``folder``, which ``medal trial`` wrote, with its
     ``verdicts``. Returns None if there is no trial.json, or if another judge or revision was
     tried."""

@@ -13,14 +13,18 @@ from transformers import AutoModelForSequenceClassification
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import output_heads
-from medal_judges.models.base.learned import learned_state
-from medal_judges.models.base.pretrained import load_base, load_saved, prepare_base
+from medal_judges.models.base.learned import constructor_arguments
+from medal_judges.models.base.pretrained import (
+    adapt_base_settings,
+    load_base,
+    load_saved_network,
+)
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
-from medal_judges.models.model_files import resolve
+from medal_judges.models.model_files import embedded_path
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.rendered import RenderedDialogue
@@ -36,7 +40,7 @@ class EncoderJudge(SequenceJudge):
     config: EncoderConfig
 
     @cached_property
-    def text(self) -> DialogueText:
+    def dialogue_text(self) -> DialogueText:
         """The object that makes the text and the token ids of a dialogue."""
         return DialogueText(self.tokenizer, self.config.max_tokens)
 
@@ -58,12 +62,12 @@ class EncoderJudge(SequenceJudge):
         heads = output_heads(dimensions, config.heads)
 
         def change(settings: Any) -> None:
-            prepare_base(config, settings)
+            adapt_base_settings(config, settings)
             settings.update(config.config | classifier_settings(heads))
 
         net, tokenizer = load_base(
             AutoModelForSequenceClassification,
-            resolve(config.base),
+            embedded_path(config.base),
             config,
             change,
             dtype=torch.float32,
@@ -91,20 +95,22 @@ class EncoderJudge(SequenceJudge):
         """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``). Raises JudgeLoadError if weights are missing or do not fit the config."""
         saved = read_config(folder)
-        state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
+        state, config = constructor_arguments(saved), EncoderConfig(**saved["encoder"])
         heads = output_heads(state.pop("dimensions"), config.heads)
         outputs = sum(head.outputs for head in heads)
 
         def check(settings: Any) -> None:
-            prepare_base(config, settings)
+            adapt_base_settings(config, settings)
             if settings.num_labels != outputs:
                 raise JudgeLoadError(
                     f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
                     hint="Copy or download the whole folder again",
                 )
 
-        net, tokenizer = load_saved(AutoModelForSequenceClassification, folder, check)
+        net, tokenizer = load_saved_network(
+            AutoModelForSequenceClassification, folder, check
+        )
         return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        return self.text.render(dialogues)
+        return self.dialogue_text.render(dialogues)

@@ -41,31 +41,34 @@ class DialogueText:
             if len(ids) <= self.max_tokens:
                 rendered.append(RenderedDialogue(text, ids))
             else:
-                rendered.append(self._shorten(lines))
+                rendered.append(self._render_newest(lines))
         return rendered
 
     def lines(self, dialogue: Dialogue) -> list[str]:
         """Returns the line of each turn of ``dialogue``."""
         return [
-            f"{turn.role}: {self.marks.broken_up(turn.content)}"
+            f"{turn.role}: {self.marks.break_up(turn.content)}"
             for turn in dialogue.turns
         ]
 
-    def _ids(self, text: str, **options: Any) -> list[int]:
+    def _token_ids(self, text: str, **options: Any) -> list[int]:
         ids: list[int] = self.tokenizer(text, verbose=False, **options).input_ids
         return ids
 
-    def _shorten(self, lines: Sequence[str]) -> RenderedDialogue:
+    def _render_newest(self, lines: Sequence[str]) -> RenderedDialogue:
         """Returns the text of the newest of ``lines`` that fit. If the last line alone is too long,
         cuts its end."""
 
         def fits(start: int) -> bool:
-            return len(self._ids(self.separator.join(lines[start:]))) <= self.max_tokens
+            return (
+                len(self._token_ids(self.separator.join(lines[start:])))
+                <= self.max_tokens
+            )
 
         start = oldest_kept(len(lines) - 1, fits)
         text = self.separator.join(lines[start:])
-        ids = self._ids(text)
+        ids = self._token_ids(text)
         if len(ids) <= self.max_tokens:
             return RenderedDialogue(text, ids, dropped=start)
-        ids = self._ids(text, truncation=True, max_length=self.max_tokens)
+        ids = self._token_ids(text, truncation=True, max_length=self.max_tokens)
         return RenderedDialogue(text, ids, dropped=start, cut=1)

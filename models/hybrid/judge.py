@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from medal_judges.config import Config, build_config, judge_file, shipped_names
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import isotonic_map, on_scale
+from medal_judges.models.base.heads import map_isotonic, squash_to_unit
 from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
@@ -70,10 +70,10 @@ class Line:
         if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
             scores: np.ndarray = np.clip(total, 0.0, 1.0)
         else:
-            scores = on_scale(total)
+            scores = squash_to_unit(total)
         if self.curve is None:
             return scores
-        return np.asarray(isotonic_map(scores, self.curve))
+        return np.asarray(map_isotonic(scores, self.curve))
 
 
 def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
@@ -142,11 +142,11 @@ class Member:
         """Whether the judge is described by a YAML file of this package."""
         return self.file in _shipped_files()
 
-    def load_options(self) -> dict[str, Any]:
+    def unsaved_options(self) -> dict[str, Any]:
         """Returns the options that ``from_pretrained`` needs for this member: servers and paths,
         which are never saved."""
         if self.file is None:
-            return self.judge.load_options()
+            return self.judge.unsaved_options()
         if self.is_shipped:
             return dict(self.options)
         return {"path": self.file, **self.options}
@@ -330,10 +330,10 @@ class HybridJudge(Judge):
         dimensions = [Dimension(**dimension) for dimension in saved["dimensions"]]
         return cls(members, lines, dimensions, name=saved["name"], facts=saved["facts"])
 
-    def load_options(self) -> dict[str, Any]:
+    def unsaved_options(self) -> dict[str, Any]:
         options = {}
         for name, member in self.members.items():
-            needed = member.load_options()
+            needed = member.unsaved_options()
             if needed:
                 options[name] = needed
         return options

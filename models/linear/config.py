@@ -99,7 +99,7 @@ class LinearConfig(TrainedConfig):
                     f"no feature {feature!r}. Use one of {', '.join(names)}, each also as "
                     "user.NAME and assistant.NAME"
                 )
-        unread = sorted(prior_features - set(self.columns))
+        unread = sorted(prior_features - set(self.feature_columns))
         if unread:
             raise ValueError(
                 f"prior_weights: {unread[0]!r} is not one of the features. Leave it out"
@@ -121,20 +121,22 @@ class LinearConfig(TrainedConfig):
         return self
 
     @property
-    def measures(self) -> tuple[str, ...]:
+    def measure_names(self) -> tuple[str, ...]:
         """The names of ``features`` that need no reply model, each once and without its side."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def feature_names(self) -> tuple[str, ...]:
         """The names of all ``features``, each once and without its side. Those of the reply model
         come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
-        return self.measures + tuple(name for name in REACTION_NAMES if name in names)
+        return self.measure_names + tuple(
+            name for name in REACTION_NAMES if name in names
+        )
 
     @property
-    def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
+    def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
         """Maps the name of each feature to the columns that it fills, as pairs (side, name).
         ``name`` fills one column per side, ``user.name`` one column."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -147,17 +149,17 @@ class LinearConfig(TrainedConfig):
         return columns
 
     @property
-    def compares_turns(self) -> bool:
+    def needs_turn_vectors(self) -> bool:
         """Whether the judge needs a vector of the text of each turn."""
         reads_vectors = self.vectors and self.reading != "dialogue"
-        has_similarities = not set(self.measures).isdisjoint(SIMILARITY_NAMES)
+        has_similarities = not set(self.measure_names).isdisjoint(SIMILARITY_NAMES)
         return reads_vectors or has_similarities or self.reply is not None
 
     @property
-    def reads_base(self) -> bool:
+    def needs_base(self) -> bool:
         """Whether the judge needs its base model. A judge of surface features does not."""
-        return self.vectors or self.compares_turns
+        return self.vectors or self.needs_turn_vectors
 
-    def head_of(self, kind: str) -> HeadName:
+    def head_name(self, kind: str) -> HeadName:
         """Returns the kind of head of a dimension of ``kind``, such as ``binary``."""
         return self.head or ("logistic" if kind == "binary" else "ridge")

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.pretrained import prepare_base, require_known_ids
+from medal_judges.models.base.pretrained import adapt_base_settings, require_known_ids
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -67,7 +67,7 @@ class TextEncoder:
             self.settings = self.model[0].auto_model.config
             self.width = int(self.model.get_embedding_dimension())
             tokenizer = self.model.tokenizer
-        prepare_base(config, self.settings)
+        adapt_base_settings(config, self.settings)
         self.marks = SpecialTokens(tokenizer)
         self.tokenizer = tokenizer.backend_tokenizer
         # A call of transformers' class may have left truncation and padding on.
@@ -137,7 +137,7 @@ class TextEncoder:
         """Writes the base into ``folder`` as safetensors."""
         self.model.save(str(folder), create_model_card=False)
 
-    def place(self, device: torch.device, dtype: str) -> None:
+    def move_to(self, device: torch.device, dtype: str) -> None:
         """Moves the base to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
         ``fp16``)."""
         self.packed = None
@@ -153,12 +153,12 @@ class TextEncoder:
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each of ``texts``, without the special tokens that the tokenizer
         adds."""
-        unmarked = [self.marks.broken_up(text) for text in texts]
+        unmarked = [self.marks.break_up(text) for text in texts]
         # Masks, offsets and objects of transformers' class take as long as the tokens.
         encodings = self.tokenizer.encode_batch_fast(unmarked, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def pieces(self, ids: Sequence[int]) -> Pieces:
+    def split_ids(self, ids: Sequence[int]) -> Pieces:
         """Splits the token ``ids`` of a text into pieces that fit ``max_tokens``. Each piece gets
         the special tokens that the tokenizer adds."""
         pieces = []

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import on_scale
+from medal_judges.models.base.heads import squash_to_unit
 from medal_judges.models.linear.config import HeadName
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ class FittedHead:
     averages: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def line(
+    def linear(
         cls,
         kind: HeadName,
         weights: Floats,
@@ -48,7 +48,7 @@ class FittedHead:
         average user turn and an average assistant turn add to the output."""
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
-    def raw(self, columns: Floats) -> Floats:
+    def outputs(self, columns: Floats) -> Floats:
         """Returns the output of the last layer [n, outputs] for ``columns`` [n, C], before any
         softmax or sigmoid."""
         values = columns
@@ -61,7 +61,7 @@ class FittedHead:
     def probabilities(self, columns: Floats) -> Floats:
         """Returns a classifier's probability of each class from 0 to ``top``, [n, top + 1], for
         ``columns`` [n, C]. A class that is not in ``classes`` has probability 0."""
-        logits = torch.from_numpy(self.raw(columns))
+        logits = torch.from_numpy(self.outputs(columns))
         if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
             logits = functional.pad(logits, (1, 0))
@@ -69,7 +69,9 @@ class FittedHead:
         chances[:, list(self.classes)] = logits[:, : len(self.classes)].softmax(1)
         return chances
 
-    def units(self, columns: Floats, decode: str, temperature: float = 1.0) -> Floats:
+    def unit_scores(
+        self, columns: Floats, decode: str, temperature: float = 1.0
+    ) -> Floats:
         """Returns the scores [n] on [0, 1] for ``columns`` [n, C], before an isotonic map and a
         threshold.
 
@@ -78,11 +80,11 @@ class FittedHead:
         divides the logit of a logistic head only.
         """
         if self.kind == "logistic":
-            logits = torch.from_numpy(self.raw(columns)[:, 0] / temperature)
+            logits = torch.from_numpy(self.outputs(columns)[:, 0] / temperature)
             chances: Floats = logits.sigmoid().numpy()
             return chances
         if self.kind != "mlp_classifier":
-            return on_scale(self.raw(columns)[:, 0])
+            return squash_to_unit(self.outputs(columns)[:, 0])
         probabilities = self.probabilities(columns)
         chosen = probabilities @ np.arange(self.top + 1)
         if decode == "argmax":
@@ -90,7 +92,7 @@ class FittedHead:
         units: Floats = chosen / self.top
         return units
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Returns the head's entry in judge.json, which has everything but its weights."""
         return {
             "kind": self.kind,
@@ -110,7 +112,7 @@ class FittedHead:
         return arrays
 
     @classmethod
-    def of(
+    def from_tensors(
         cls,
         name: str,
         record: Mapping[str, Any],
@@ -142,7 +144,7 @@ class FittedHead:
         )
 
 
-def on_levels(probabilities: Floats, levels: int) -> Floats:
+def spread_over_levels(probabilities: Floats, levels: int) -> Floats:
     """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1].
     Each class is split between the two nearest levels, so that the expected value stays the
     same."""

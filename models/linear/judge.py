@@ -19,31 +19,31 @@ import torch
 from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import normal_bins, on_scale
+from medal_judges.models.base.heads import normal_probabilities, squash_to_unit
 from medal_judges.models.base.judge import (
     EXPLAINED_TURNS,
     DimensionScore,
     ScoreRequest,
     judgement_of,
 )
-from medal_judges.models.base.learned import LearnedJudge, learned_state
+from medal_judges.models.base.learned import LearnedJudge, constructor_arguments
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
     read_weights,
+    require_matching_tensors,
     require_no_differences,
-    require_same_keys,
     write_weights,
 )
 from medal_judges.models.device import Device, torch_device
 from medal_judges.models.linear.config import MAX_TURNS, LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
+from medal_judges.models.linear.heads import FittedHead, Floats, spread_over_levels
 from medal_judges.models.linear.reader import (
     DialogueReader,
     TurnReading,
     answer_weights,
-    join,
+    join_turns,
 )
 from medal_judges.models.linear.reply import Reactions
 from medal_judges.models.model_files import PREFIX, base_hash
@@ -87,13 +87,13 @@ class LinearJudge(LearnedJudge):
         dtype: str = "fp32",
         **state: Any,
     ) -> None:
-        self.describe(dimensions, **state)
+        self.set_state(dimensions, **state)
         self.config, self.heads = config, dict(heads or {})
         self.languages = tuple(sorted(set().union(*config.offsets.values()))) or None
         self.reader = DialogueReader(config, encoder)
         if encoder is not None:
             self.truncation = f"oldest turns beyond {MAX_TURNS} turns"
-        self.place(device, dtype)
+        self.move_to(device, dtype)
 
     @classmethod
     def create(
@@ -107,7 +107,7 @@ class LinearJudge(LearnedJudge):
         """Returns a judge of ``dimensions`` on ``config.base`` that has no heads yet. Raises
         JudgeLoadError if the base cannot be loaded."""
         encoder = None
-        if config.reads_base:
+        if config.needs_base:
             encoder = TextEncoder.create(config)
         return cls(config, dimensions, encoder=encoder, name=name, device=device)
 
@@ -133,20 +133,20 @@ class LinearJudge(LearnedJudge):
         if unknown:
             raise ValueError(f"there is no setting {min(unknown)!r}. Leave it out")
         config = LinearConfig(features=tuple(slopes), vectors=False)
-        if config.reads_base:
+        if config.needs_base:
             raise ValueError(
                 "features that compare vectors need a trained judge. Leave them out"
             )
         dimensions = dimensions or load_rubric(settings["rubric"])
         judge = cls(config, dimensions, name=settings["name"])
-        weights = judge.reader.columns_of(slopes)
+        weights = judge.reader.row_of(slopes)
         for dimension in dimensions:
             sign = 1 if dimension.good == "high" else -1
-            judge.heads[dimension.name] = FittedHead.line(
+            judge.heads[dimension.name] = FittedHead.linear(
                 "logistic", sign * weights, sign * middle, (0.0, -sign * middle)
             )
         judge.revision = content_hash(
-            [features, [head.record() for head in judge.heads.values()]]
+            [features, [head.to_record() for head in judge.heads.values()]]
         )
         return judge
 
@@ -166,7 +166,7 @@ class LinearJudge(LearnedJudge):
             if not base.startswith(PREFIX):
                 encoder.save(folder / ENCODER_FOLDER)
             hashed = base_hash(base, folder / ENCODER_FOLDER)
-        records = {name: head.record() for name, head in self.heads.items()}
+        records = {name: head.to_record() for name, head in self.heads.items()}
         self.write_state(folder, heads=records, base_hash=hashed)
 
     @classmethod
@@ -182,12 +182,12 @@ class LinearJudge(LearnedJudge):
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
-        if not config.reads_base and dtype != "fp32":
+        if not config.needs_base and dtype != "fp32":
             raise JudgeLoadError(
                 f"a judge of features alone has no weights. Leave --dtype {dtype} out"
             )
         encoder = None
-        if config.reads_base:
+        if config.needs_base:
             now = base_hash(config.base, folder / ENCODER_FOLDER)
             if now != saved["base_hash"]:
                 raise JudgeLoadError(
@@ -199,7 +199,7 @@ class LinearJudge(LearnedJudge):
                 encoder = TextEncoder.create(config)
             else:
                 encoder = TextEncoder(folder / ENCODER_FOLDER, config)
-        state = learned_state(saved)
+        state = constructor_arguments(saved)
         judge = cls(config, encoder=encoder, device=device, dtype=dtype, **state)
         judge._load_weights(folder / WEIGHTS_NAME, saved["heads"])
         return judge
@@ -214,28 +214,28 @@ class LinearJudge(LearnedJudge):
         for name, tensor in read_weights(path).items():
             groups.setdefault(name.partition(".")[0], {})[name] = tensor
         if self.config.reply is not None and reader.encoder is not None:
-            sizes = reader.encoder.width, len(self.config.measures)
-            reader.reactions = Reactions.of(
+            sizes = reader.encoder.width, len(self.config.measure_names)
+            reader.reactions = Reactions.from_tensors(
                 self.config.reply, *sizes, groups.pop("reply"), path
             )
         scale = groups.pop("scale")
-        require_same_keys(reader.scale.tensors(), scale, path)
+        require_matching_tensors(reader.scale.tensors(), scale, path)
         for name, tensor in scale.items():
             array = tensor.double().numpy()
             setattr(reader.scale, name.removeprefix("scale."), array)
         for dimension in self.dimensions:
             name = dimension.name
-            self.heads[name] = FittedHead.of(
-                name, records[name], groups["heads"], len(reader.is_vector)
+            self.heads[name] = FittedHead.from_tensors(
+                name, records[name], groups["heads"], len(reader.vector_mask)
             )
         unused = chain.from_iterable(groups.values())
         require_no_differences(path, {"unexpected": unused})
 
-    def place(self, device: Device, dtype: str) -> None:
+    def move_to(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
-        self.fit_batches(self.device)
+        self.set_batch_sizes(self.device)
         if self.reader.encoder is not None:
-            self.reader.encoder.place(self.device, dtype)
+            self.reader.encoder.move_to(self.device, dtype)
 
     def signature(self) -> Signature:
         if self.reader.encoder is not None:
@@ -258,16 +258,16 @@ class LinearJudge(LearnedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         readings = [request.payload for request in requests]
-        self.reader.complete(readings)
-        rows = self.reader.rows(readings)
+        self.reader.add_reply_features(readings)
+        rows = self.reader.turn_columns(readings)
         results: list[dict[str, DimensionScore]] = [{} for _ in requests]
         for name in dimensions:
-            scores = self._score(self.dimension(name), requests, rows)
+            scores = self._dimension_scores(self.dimension(name), requests, rows)
             for result, score in zip(results, scores, strict=True):
                 result[name] = score
         return list(map(judgement_of, results))
 
-    def _score(
+    def _dimension_scores(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
     ) -> Iterator[DimensionScore]:
         """Yields the score of each of ``requests`` on ``dimension``. ``rows`` [T, F + W] are the
@@ -275,19 +275,19 @@ class LinearJudge(LearnedJudge):
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
         readings = [request.payload for request in requests]
-        weights = self._weights(requests, dimension, rows)
-        columns = self.reader.pool(readings, rows, weights)
-        units, outputs = self.units(name, columns), head.raw(columns)[:, 0]
+        weights = self._turn_weights(requests, dimension, rows)
+        columns = self.reader.pool_turns(readings, rows, weights)
+        units, outputs = self.unit_scores(name, columns), head.outputs(columns)[:, 0]
         raw: list[float | None] = [None] * len(requests)
         if head.kind == "ridge":
             offsets = self.config.offsets.get(name, {})
             for row, request in enumerate(requests if offsets else ()):
                 language = base_language(request.dialogue.lang)
                 outputs[row] += offsets.get(language, 0.0)
-            units = on_scale(outputs)
+            units = squash_to_unit(outputs)
             raw = (dimension.low + span * outputs).tolist()
-        chances = fitted.chances(units)
-        scores = (dimension.low + span * fitted.map_chances(chances)).tolist()
+        chances = fitted.apply_isotonic(units)
+        scores = (dimension.low + span * fitted.apply_threshold(chances)).tolist()
         distributions = self._distributions(dimension, columns, chances).tolist()
         contributions: Iterable[Contributions | None] = [None] * len(requests)
         if head.kind != "mlp_classifier" and self.config.reading != "dialogue":
@@ -299,14 +299,14 @@ class LinearJudge(LearnedJudge):
             details = self.details_of(dimension, score, raw_score)
             yield DimensionScore(score, distribution, details, moves)
 
-    def units(self, name: str, columns: Floats) -> Floats:
+    def unit_scores(self, name: str, columns: Floats) -> Floats:
         """Returns the head's scores [n] on [0, 1] for the dimension ``name``, from ``columns`` [n,
         C]. They are before the isotonic map and the threshold, but after the temperature."""
-        return self.heads[name].units(
+        return self.heads[name].unit_scores(
             columns, self.config.decode, self.calibration_of(name).temperature
         )
 
-    def _weights(
+    def _turn_weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
         """Returns the weight of each turn of all ``requests`` in the columns that the head of
@@ -314,7 +314,7 @@ class LinearJudge(LearnedJudge):
         an issue. ``rows``: the columns of all turns."""
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
-            return join(readings, "weights")
+            return join_turns(readings, "weights")
         weights = []
         for reading in readings:
             turns, rows = np.split(rows, [len(reading.roles)])
@@ -323,8 +323,8 @@ class LinearJudge(LearnedJudge):
                 columns = []
                 for answer in answers:
                     alone = answer_weights(reading.roles, [answer])
-                    columns.append(self.reader.pool([reading], turns, alone)[0])
-                units = self.units(dimension.name, np.stack(columns))
+                    columns.append(self.reader.pool_turns([reading], turns, alone)[0])
+                units = self.unit_scores(dimension.name, np.stack(columns))
                 worst = int(
                     np.argmax(units >= units.max() - EQUAL)
                 )  # the first of equals
@@ -344,9 +344,9 @@ class LinearJudge(LearnedJudge):
         if dimension.kind == "binary":  # the calibrated probability of label 1
             distributions = np.stack([1 - chances, chances], axis=1)
         elif head.kind == "mlp_classifier" and levels > 1:
-            distributions = on_levels(head.probabilities(columns), levels)
+            distributions = spread_over_levels(head.probabilities(columns), levels)
         elif levels > 1 and spread:
-            bins = normal_bins(torch.from_numpy(chances), spread, levels)
+            bins = normal_probabilities(torch.from_numpy(chances), spread, levels)
             distributions = bins.double().numpy()
         return distributions
 
@@ -368,7 +368,7 @@ class LinearJudge(LearnedJudge):
             values = dimension.low + factor * outputs
         # Of user turns, then of assistant turns.
         slopes = head.layers[0][0][:, 0].reshape(2, -1)
-        roles = join([request.payload for request in requests], "roles")
+        roles = join_turns([request.payload for request in requests], "roles")
         parts = rows * slopes[roles]
         means = np.array(head.averages)[roles]
         moves = factor * weights * (parts.sum(axis=1) - means)

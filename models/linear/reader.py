@@ -33,9 +33,9 @@ class TurnReading:
     """The features and vectors of a dialogue's T turns, before they are standardised.
 
     ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. ``measures`` [T, M]: the features
-    that need no reply model. ``features`` [T, F]: ``measures`` and, after ``complete``, the
-    features of the reply models. ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0] if
-    the judge needs none. ``vectors`` [T, W]: the part of ``texts`` that the heads read, all or
+    that need no reply model. ``features`` [T, F]: ``measures`` and, after ``add_reply_features``,
+    the features of the reply models. ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0]
+    if the judge needs none. ``vectors`` [T, W]: the part of ``texts`` that the heads read, all or
     nothing. ``weights`` [T]: each turn's weight in the mean of its side. ``text_vector`` [W]: the
     vector of the whole dialogue, for ``reading: dialogue``. ``tokens``: the number of tokens of all
     turns. ``skipped``: how many oldest turns are not in these arrays.
@@ -51,7 +51,7 @@ class TurnReading:
     tokens: int = 0
     skipped: int = 0
 
-    def read_turns(self) -> TurnReading:
+    def weighted_turns(self) -> TurnReading:
         """Returns a copy with only those turns whose weight is not 0."""
         rows = np.flatnonzero(self.weights)
         names = ("roles", "measures", "features", "texts", "vectors", "weights")
@@ -96,7 +96,7 @@ class TurnScale:
         return scores if limit is None else np.clip(scores, -limit, limit)
 
 
-def join(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
+def join_turns(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
     """Returns the array ``field`` of all ``readings``, joined along the turns."""
     return np.concatenate([getattr(reading, field) for reading in readings])
 
@@ -104,18 +104,19 @@ def join(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
 class DialogueReader:
     """Turns dialogues into the columns that the heads of a linear judge read.
 
-    ``read`` and ``complete`` compute the features and vectors of turns. ``rows`` and ``pool`` turn
-    these into columns. ``encoder``: None if the judge uses surface features only.
+    ``read`` and ``add_reply_features`` compute the features and vectors of turns. ``turn_columns``
+    and ``pool_turns`` turn these into columns. ``encoder``: None if the judge uses surface features
+    only.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
         self.config, self.encoder = config, encoder
-        self.names = config.names
-        self.places = [ALL_FEATURES.index(name) for name in config.measures]
+        self.names = config.feature_names
+        self.places = [ALL_FEATURES.index(name) for name in config.measure_names]
         self.has_vectors = config.vectors and config.reading != "dialogue"
         self.width = encoder.width if encoder is not None and config.vectors else 0
         self.turn_width = self.width if self.has_vectors else 0
-        self.scale = TurnScale.neutral(len(config.names), self.turn_width)
+        self.scale = TurnScale.neutral(len(config.feature_names), self.turn_width)
         self.reactions: Reactions | None = None
 
     @cached_property
@@ -125,21 +126,21 @@ class DialogueReader:
         if self.config.reading == "dialogue":
             layout += [None] * self.width
         for side in (0, 1):
-            layout += [(side, name) for name in self.config.names]
+            layout += [(side, name) for name in self.config.feature_names]
             layout += [None] * self.turn_width
         return layout
 
     @property
-    def is_vector(self) -> npt.NDArray[np.bool_]:
+    def vector_mask(self) -> npt.NDArray[np.bool_]:
         """Whether each column [C] is an entry of a vector. The other columns are features."""
         return np.array([feature is None for feature in self.layout])
 
-    def columns_of(self, values: Mapping[str, float]) -> Floats:
+    def row_of(self, values: Mapping[str, float]) -> Floats:
         """Returns one row of columns [C] that has the values of the features in ``values``, and 0
         everywhere else."""
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
-            for feature in self.config.columns[name]:
+            for feature in self.config.feature_columns[name]:
                 columns[self.layout.index(feature)] = value
         return columns
 
@@ -150,22 +151,22 @@ class DialogueReader:
         text is encoded once. ``budget``: the maximum number of padded tokens in a batch."""
         starts = [self._count_skipped(dialogue) for dialogue in dialogues]
         spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
-        pieces = self._pieces([turn.content for span in spans for turn in span])
+        pieces = self._token_pieces([turn.content for span in spans for turn in span])
         vectors: dict[str, Vectors] = {}
-        if self.config.compares_turns:
+        if self.config.needs_turn_vectors:
             vectors = self._embed(pieces, budget)
         surfaces: dict[int, Vectors] = {}
         readings: list[TurnReading] = []
-        for dialogue, start in zip(_longest(dialogues), starts, strict=True):
+        for dialogue, start in zip(_longest_dialogues(dialogues), starts, strict=True):
             BEFORE_BATCH.get()()
             if id(dialogue) not in surfaces:
                 surfaces[id(dialogue)] = turn_features(dialogue)
             span = spans[len(readings)]
             surface = surfaces[id(dialogue)][start:][: len(span)]
-            readings.append(self._reading(span, surface, vectors, pieces, start))
+            readings.append(self._make_reading(span, surface, vectors, pieces, start))
         if self.config.reading == "dialogue":
-            texts = [_text(dialogue) for dialogue in dialogues]
-            vectors = self._embed(self._pieces(texts), budget)
+            texts = [_dialogue_text(dialogue) for dialogue in dialogues]
+            vectors = self._embed(self._token_pieces(texts), budget)
             for reading, text in zip(readings, texts, strict=True):
                 reading.text_vector = vectors[text]
         return readings
@@ -178,7 +179,7 @@ class DialogueReader:
         last = dialogue.assistant_turns[-1]
         return max(0, min(len(dialogue.turns) - MAX_TURNS, last))
 
-    def _reading(
+    def _make_reading(
         self,
         turns: Sequence[Turn],
         surface: Vectors,
@@ -207,13 +208,13 @@ class DialogueReader:
             features=measures,
             texts=stacked,
             vectors=stacked if self.has_vectors else stacked[:, :0],
-            weights=self._weights(roles),
+            weights=self._turn_weights(roles),
             text_vector=_NOTHING,
             tokens=tokens,
             skipped=skipped,
         )
 
-    def _weights(self, roles: npt.NDArray[np.int64]) -> Floats:
+    def _turn_weights(self, roles: npt.NDArray[np.int64]) -> Floats:
         """Returns the weight of each turn. With ``reading: answers`` only the last answer and the
         user turn before it have a weight. Otherwise all turns of a side have the same weight."""
         if self.config.reading == "answers":
@@ -223,12 +224,12 @@ class DialogueReader:
             weights[roles == side] = 1 / max(1, int((roles == side).sum()))
         return weights
 
-    def _pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
+    def _token_pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
         """Returns the pieces of token ids of each distinct text in ``texts``."""
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
-        pieces = map(self.encoder.pieces, self.encoder.token_ids(distinct))
+        pieces = map(self.encoder.split_ids, self.encoder.token_ids(distinct))
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
@@ -240,7 +241,7 @@ class DialogueReader:
 
     # -- what is cheap: columns ------------------------------------------------------------------
 
-    def complete(
+    def add_reply_features(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
         """Sets the ``features`` of all ``readings``, which adds those of the reply models. The
@@ -250,26 +251,26 @@ class DialogueReader:
             return
         roles = [reading.roles for reading in readings]
         measures = self.scale.standardise(
-            join(readings, "measures"), np.concatenate(roles), self.config.limit
+            join_turns(readings, "measures"), np.concatenate(roles), self.config.limit
         )
         texts = [reading.texts for reading in readings]
-        reactions = self.reactions.columns(texts, measures, roles, half)
+        reactions = self.reactions.reaction_features(texts, measures, roles, half)
         is_read = np.isin(REACTION_NAMES, self.names)
         for reading, columns in zip(readings, reactions, strict=True):
             features = [reading.measures, columns[:, is_read]]
             reading.features = np.concatenate(features, axis=1)
 
-    def rows(self, readings: Sequence[TurnReading]) -> Floats:
+    def turn_columns(self, readings: Sequence[TurnReading]) -> Floats:
         """Returns the columns of all turns of ``readings``, [T, F + W]: the standardised features
         of a turn, then its vector."""
-        sides = join(readings, "roles")
+        sides = join_turns(readings, "roles")
         standardised = self.scale.standardise(
-            join(readings, "features"), sides, self.config.limit
+            join_turns(readings, "features"), sides, self.config.limit
         )
-        centred = join(readings, "vectors") - self.scale.centre[sides]
+        centred = join_turns(readings, "vectors") - self.scale.centre[sides]
         return np.concatenate([standardised, centred], axis=1)
 
-    def pool(
+    def pool_turns(
         self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
         """Returns the columns [n, C] of the n dialogues of ``readings``.
@@ -278,7 +279,7 @@ class DialogueReader:
         the weighted sum of the ``rows`` [T, F + W] of its turns. ``weights`` [T]: the weight of
         each turn.
         """
-        sides = join(readings, "roles")
+        sides = join_turns(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
         texts = np.stack([reading.text_vector for reading in readings])
         columns: list[npt.NDArray[np.floating]] = [texts]
@@ -299,7 +300,7 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
     return weights
 
 
-def _longest(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
+def _longest_dialogues(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
     """Returns for each of ``dialogues`` the longest of them that begins with all its turns. At
     level turn, many dialogues are beginnings of the same few."""
     longest: dict[int, Dialogue] = {}
@@ -315,7 +316,7 @@ def _longest(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
     return wholes
 
 
-def _text(dialogue: Dialogue) -> str:
+def _dialogue_text(dialogue: Dialogue) -> str:
     return "\n".join(
         f"{turn.role.capitalize()}: {turn.content}" for turn in dialogue.turns
     )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from medal_judges.models.base.saving import require_same_keys
+from medal_judges.models.base.saving import require_matching_tensors
 
 # Each reply model learns from one half of the groups, and reads the other half in training.
 HALVES = 2
@@ -64,29 +64,31 @@ class ReplyModel(nn.Module):
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
-    def replies(self, vectors: Tensor) -> Tensor:
+    def project_turns(self, vectors: Tensor) -> Tensor:
         """Maps the vectors of turns [..., H] to the space of the expected replies."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
-    def fit(self, expected: Tensor, turns: Tensor) -> Tensor:
+    def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
         """Returns the log-likelihood of the real next ``turns`` [..., H], without its normaliser.
         ``expected`` [..., H]: the expected replies."""
-        return (expected * self.replies(turns)).sum(-1) * self.log_sharpness.exp()
+        return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
-    def log_mean(self, expected: Tensor, others: Tensor) -> Tensor:
+    def log_mean_likelihood(self, expected: Tensor, others: Tensor) -> Tensor:
         """Returns the log of the mean likelihood of the N turns ``others`` [N, H], without its
         normaliser. ``expected`` [..., H]: the expected replies."""
-        return log_mean(expected, self.replies(others), self.log_sharpness.exp())
+        return log_mean_exp(
+            expected, self.project_turns(others), self.log_sharpness.exp()
+        )
 
 
-def log_mean(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
+def log_mean_exp(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
     """Returns log(mean(exp(sharpness * cosine))) of each of ``vectors`` [..., H]. The mean is over
     its cosines to ``others`` [N, H]."""
     scores = vectors @ others.T * sharpness
     return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
-def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns three arrays [T, H] for the turn vectors ``unit`` [T, H]: the turn, the turn before
     it, and the turn before that. A missing turn before the first is replaced by the first or the
     second turn."""
@@ -118,7 +120,7 @@ class Reactions(nn.Module):
         self.eval()
 
     @torch.inference_mode()
-    def columns(
+    def reaction_features(
         self,
         units: Sequence[np.ndarray],
         measures: np.ndarray,
@@ -132,7 +134,9 @@ class Reactions(nn.Module):
         ``measures`` [N, F]: the features of all N turns. ``half``: the index (0 or 1) of one reply
         model, for training. None is the mean of both.
         """
-        contexts = [context_of(torch.from_numpy(unit).float()) for unit in units]
+        contexts = [
+            turns_with_context(torch.from_numpy(unit).float()) for unit in units
+        ]
         turns, before, earlier = map(torch.cat, zip(*contexts, strict=True))
         speakers = np.concatenate(roles)
         lengths = [len(role) for role in roles]
@@ -151,15 +155,17 @@ class Reactions(nn.Module):
             model = self.models[number]
             assert isinstance(model, ReplyModel)
             replies = model(*context, features)
-            positive = model.log_mean(replies, self.positive)
-            expected.append(positive - model.log_mean(replies, self.negative))
+            positive = model.log_mean_likelihood(replies, self.positive)
+            expected.append(
+                positive - model.log_mean_likelihood(replies, self.negative)
+            )
             replies = replies[has_reply[answers]]
-            likelihood = model.fit(replies, turns[is_reply])
-            fits.append(likelihood - model.log_mean(replies, reactions))
+            likelihood = model.log_likelihood(replies, turns[is_reply])
+            fits.append(likelihood - model.log_mean_likelihood(replies, reactions))
         columns = np.zeros((len(speakers), 3))
         users = speakers == 0
         good, bad = (
-            log_mean(turns[users], vectors, _SHARPNESS)
+            log_mean_exp(turns[users], vectors, _SHARPNESS)
             for vectors in (self.positive, self.negative)
         )
         columns[users, 0] = good - bad
@@ -177,7 +183,7 @@ class Reactions(nn.Module):
         return tensors
 
     @classmethod
-    def of(
+    def from_tensors(
         cls,
         texts: Mapping[Any, Sequence[str]],
         hidden: int,
@@ -191,7 +197,7 @@ class Reactions(nn.Module):
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
             reactions = cls(texts, hidden, features)
-        require_same_keys(reactions.tensors(), tensors, path)
+        require_matching_tensors(reactions.tensors(), tensors, path)
         state = {
             name.removeprefix("reply."): tensor.float()
             for name, tensor in tensors.items()

@@ -138,7 +138,7 @@ class ChatTemplate:
                 return self._encode(text)
             return before + self.tokens(text)
 
-        text = tail + gap + self.marks.broken_up(c.text.strip())
+        text = tail + gap + self.marks.break_up(c.text.strip())
         ids = joined(text)
         start = _common(self._head(head), ids)
         if c.score_eos:
@@ -160,7 +160,7 @@ class ChatTemplate:
         if self.source is None:
             before = ""
             for message in messages:
-                content = self.marks.broken_up(message.content)
+                content = self.marks.break_up(message.content)
                 if message.role == "system":
                     before += content.strip() + "\n\n"
                 else:
@@ -204,8 +204,8 @@ class ChatTemplate:
             return None
 
     def _apply(self, messages: Sequence[Message], **settings: Any) -> str:
-        broken_up = self.marks.broken_up
-        chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
+        break_up = self.marks.break_up
+        chat = [{"role": m.role, "content": break_up(m.content)} for m in messages]
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
     def tokens(self, text: str) -> list[int]:
@@ -308,7 +308,7 @@ class TokenModel(LanguageModel):
         return fingerprint
 
     @abstractmethod
-    def _complete(
+    def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         """Returns the answer to each of ``requests``. ``prompts``: their token ids. If the model
@@ -343,7 +343,7 @@ class TokenModel(LanguageModel):
                     fitting[index] = prompt, replace(request, max_tokens=tokens)
             prompts = [prompt for prompt, _ in fitting.values()]
             limited = [request for _, request in fitting.values()]
-            completions = self._complete(prompts, limited)
+            completions = self.complete_prompts(prompts, limited)
         seconds = (time.perf_counter() - start) / max(1, len(fitting))
         for index, completion in zip(fitting, completions, strict=True):
             if self.thinking:

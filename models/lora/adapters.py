@@ -15,7 +15,7 @@ from torch import Tensor
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
 from medal_judges.models.base.heads import HeadedConfig
 from medal_judges.models.base.pretrained import load_base
-from medal_judges.models.base.saving import read_weights, require_same_keys
+from medal_judges.models.base.saving import read_weights, require_matching_tensors
 from medal_judges.models.device import (
     Device,
     cast_weights,
@@ -24,7 +24,7 @@ from medal_judges.models.device import (
     torch_dtype,
 )
 from medal_judges.models.llm.local.weights import model_path
-from medal_judges.models.model_files import files_hash, hub_name, weights_folder
+from medal_judges.models.model_files import files_hash, portable_name, weights_folder
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def load_adapted(
         if parameter.requires_grad and "modules_to_save" in name:
             parameter.data = parameter.data.float()
     if saved is not None:
-        require_same_keys(get_peft_model_state_dict(model), state, path)
+        require_matching_tensors(get_peft_model_state_dict(model), state, path)
         set_peft_model_state_dict(model, state)
     return model, tokenizer
 
@@ -239,7 +239,7 @@ def _peft_config(config: LoraConfig) -> Any:
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
     """Writes the adapters, in PEFT's format, and the tokenizer into ``folder``.
 
-    The base is saved under a name that is valid in any working directory (hub_name).
+    The base is saved under a name that is valid in any working directory (portable_name).
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(
@@ -248,7 +248,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
     path = folder / ADAPTER_CONFIG
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings |= {
-        "base_model_name_or_path": hub_name(config.base),
+        "base_model_name_or_path": portable_name(config.base),
         "revision": config.base_revision,
     }
     if isinstance(settings["target_modules"], list):

@@ -66,7 +66,7 @@ class GenerativeLoraJudge(PromptedJudge):
     ) -> None:
         self.lora, self.facts, self.prompted = config, dict(facts or {}), prompted
         self.net: Any = network
-        self.place(device, dtype)
+        self.move_to(device, dtype)
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # Likelihoods are computed by the body: the layers with adapters, without PEFT's wrapper.
@@ -85,7 +85,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.template.prefix([Message("user", "?")], "assistant")
         super().__init__(prompted.model_copy(update={"llm": model}))
 
-    def place(self, device: Device, dtype: str) -> None:
+    def move_to(self, device: Device, dtype: str) -> None:
         self.net = place_network(self.net, self.lora, device, dtype)
         self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
@@ -119,7 +119,7 @@ class GenerativeLoraJudge(PromptedJudge):
         """Returns a new network like ``net`` with the weights ``state``."""
         return network_with(self.lora, self.device, state)
 
-    def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
+    def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns a copy of the judge that has the trained ``network``, in ``dtype``."""
         return type(self)(
             network,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.learned import learned_state
+from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
@@ -50,10 +50,10 @@ class LoraJudge(SequenceJudge):
         """The chat template of the tokenizer."""
         return ChatTemplate(self.tokenizer)
 
-    def place(self, device: Device, dtype: str) -> None:
+    def move_to(self, device: Device, dtype: str) -> None:
         self.net = place_network(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
-        self.fit_batches(self.device)
+        self.set_batch_sizes(self.device)
 
     @classmethod
     def create(
@@ -97,7 +97,7 @@ class LoraJudge(SequenceJudge):
         """Loads the judge saved in ``folder``, scoring or generative. The base comes from the Hub,
         or from its cache. Raises JudgeLoadError if weights are missing or do not fit."""
         saved = read_config(folder)
-        config, state = LoraConfig(**saved["lora"]), learned_state(saved)
+        config, state = LoraConfig(**saved["lora"]), constructor_arguments(saved)
         dimensions = state.pop("dimensions")
         if config.head == "generative":
             from medal_judges.models.lora.generative import (

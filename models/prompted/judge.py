@@ -462,7 +462,7 @@ class PromptedJudge(BasePromptedJudge):
         scales = self.builder(None).scales
         self.ratings = {}
         for dimension in self.dimensions:
-            ratings = Ratings.on_scale(dimension, scales[dimension.name])
+            ratings = Ratings.of_scale(dimension, scales[dimension.name])
             self.ratings[dimension.name] = ratings
 
     def _score_fitting(

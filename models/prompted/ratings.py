@@ -57,7 +57,7 @@ class Ratings:
         )
 
     @classmethod
-    def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
+    def of_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
         """Returns the whole numbers on ``scale``, which the prompt asks for instead of the scale of
         ``dimension``. If there are more than eleven, returns eleven evenly spaced ones (0, 10, ...
         100). If there are fewer than two, returns eleven decimals."""

@@ -24,7 +24,7 @@ from medal_judges.models.base.judge import (
     ScoreRequest,
     judgement_of,
 )
-from medal_judges.models.base.pretrained import load_network, positions_of
+from medal_judges.models.base.pretrained import load_network, max_positions
 from medal_judges.models.base.safe_folder import require_data_only
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
@@ -296,11 +296,11 @@ class EnDexJudge(TurnMetric):
                 f"{config.name}: EnDex has two classes, this model {network.config.num_labels}"
             )
         self.dimensions = load_rubric("endex")
-        self.max_tokens = positions_of(network.config) or 0
+        self.max_tokens = max_positions(network.config) or 0
         self.truncation = f"ends of turns beyond {self.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        text = self.marks.broken_up(dialogue.turns[turn].content)
+        text = self.marks.break_up(dialogue.turns[turn].content)
         ids = self._tokens(text, turn, queries)
         for dimension in self.dimensions:
             queries.inputs.append((dimension.name, turn, ids))
@@ -370,7 +370,7 @@ class UniEvalJudge(TurnMetric):
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         turns = dialogue.turns[: turn + 1]
-        *before, response = (self.marks.broken_up(t.content).strip() for t in turns)
+        *before, response = (self.marks.break_up(t.content).strip() for t in turns)
         fact = self._fact(dialogue)
         for name in self.parts[OVERALL]:
             question = self.layout["questions"][name]
@@ -390,7 +390,7 @@ class UniEvalJudge(TurnMetric):
             value = dialogue.context.get(key)
             if isinstance(value, list):
                 value = "\n".join(map(str, value))
-            fact = self.marks.broken_up(str(value or "").strip())
+            fact = self.marks.break_up(str(value or "").strip())
             if fact:
                 return fact
         return ""

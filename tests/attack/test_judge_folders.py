@@ -101,7 +101,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     given = {"path": str(judge)}
     again = Judge.from_pretrained(folder, strong=given)
     assert str(again.signature()) == str(made.signature())
-    assert made.load_options() == {"strong": given}
+    assert made.unsaved_options() == {"strong": given}
 
 
 # -- code ------------------------------------------------------------------------------------------

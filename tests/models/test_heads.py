@@ -14,7 +14,7 @@ from medal_judges.models.base.heads import (
     corn_losses,
     corn_probabilities,
     fit_isotonic,
-    on_scale,
+    squash_to_unit,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.calibration import fit_temperature
@@ -90,15 +90,15 @@ def test_rows_without_a_label_change_no_loss_and_have_no_gradient(kind: str) -> 
 
 def test_raw_scores_bend_towards_the_ends_in_their_order() -> None:
     raw = np.sort(np.concatenate([np.linspace(-40, 40, 4001), np.linspace(0, 1, 4001)]))
-    found = on_scale(np.unique(raw))
+    found = squash_to_unit(np.unique(raw))
     assert (np.diff(found) > 0).all() and found[0] > 0 and found[-1] < 1
-    assert on_scale([0.1, 0.37, 0.9]) == pytest.approx([0.1, 0.37, 0.9], abs=1e-9)
-    assert on_scale([-0.3, 0.0, 1.0]) == pytest.approx([0.02, 0.05, 0.95])
-    assert on_scale(1 - raw) == pytest.approx(1 - on_scale(raw), abs=1e-12)
-    around = on_scale([0.1 - 1e-6, 0.1, 0.1 + 1e-6])
+    assert squash_to_unit([0.1, 0.37, 0.9]) == pytest.approx([0.1, 0.37, 0.9], abs=1e-9)
+    assert squash_to_unit([-0.3, 0.0, 1.0]) == pytest.approx([0.02, 0.05, 0.95])
+    assert squash_to_unit(1 - raw) == pytest.approx(1 - squash_to_unit(raw), abs=1e-12)
+    around = squash_to_unit([0.1 - 1e-6, 0.1, 0.1 + 1e-6])
     # it bends without a corner
     assert np.diff(around) == pytest.approx([1e-6, 1e-6], rel=1e-4)
-    assert np.isnan(on_scale(np.nan))
+    assert np.isnan(squash_to_unit(np.nan))
 
 
 def test_temperature_is_recovered_from_simulated_answers() -> None:
@@ -118,8 +118,8 @@ def test_temperature_is_recovered_from_simulated_answers() -> None:
 def test_isotonic_is_monotone_and_goes_through_the_means() -> None:
     units, targets = [0.1, 0.2, 0.3, 0.8], [0.0, 0.4, 0.2, 1.0]
     fitted = Calibration(isotonic=fit_isotonic(units, targets))
-    found = fitted.chances(np.linspace(0, 1, 50)).tolist()
+    found = fitted.apply_isotonic(np.linspace(0, 1, 50)).tolist()
     assert (np.diff(found) > 0).all()
     # the two that disagree are pooled
-    assert fitted.chances(0.25) == pytest.approx(0.3, abs=0.01)
-    assert Calibration().chances(0.37) == pytest.approx(0.37, abs=1e-9)
+    assert fitted.apply_isotonic(0.25) == pytest.approx(0.3, abs=0.01)
+    assert Calibration().apply_isotonic(0.37) == pytest.approx(0.37, abs=1e-9)

@@ -13,7 +13,7 @@ import torch
 import medal_judges.models.linear.reader as reader_module
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import Calibration, on_scale
+from medal_judges.models.base.heads import Calibration, squash_to_unit
 from medal_judges.models.base.turn_features import USUAL_FEATURES
 from medal_judges.models.linear.config import REACTION_NAMES, LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
@@ -180,7 +180,7 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
     tiny_bert: Path, name: str
 ) -> None:
     made = judge(tiny_bert, features=USUAL_FEATURES, vectors=False)
-    names, reader = made.config.names, made.reader
+    names, reader = made.config.feature_names, made.reader
     sign = {"overall": 1, "repetitive": -1}[name]
     # every turn is worse than an average one
     made.heads[name] = replace(made.heads[name], averages=(sign * 5.0, sign * 5.0))
@@ -194,9 +194,9 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
         (reading,) = reader.read([dialogue], 10_000)
 
         def output(measures: np.ndarray, reading: Any = reading) -> float:
-            rows = reader.rows([replace(reading, features=measures)])
-            columns = reader.pool([reading], rows, reading.weights)
-            return float(made.heads[name].raw(columns)[0, 0])
+            rows = reader.turn_columns([replace(reading, features=measures)])
+            columns = reader.pool_turns([reading], rows, reading.weights)
+            return float(made.heads[name].outputs(columns)[0, 0])
 
         gains = []
         for feature in range(len(names)):
@@ -235,7 +235,7 @@ def test_contributions_add_up_to_the_score(tiny_bert: Path, settings: dict) -> N
         assert judgement.details["overall"]["raw"] == pytest.approx(
             overall.value, abs=1e-9
         )
-        mapped = 1 + 4 * on_scale((overall.value - 1) / 4)
+        mapped = 1 + 4 * squash_to_unit((overall.value - 1) / 4)
         assert judgement.scores["overall"] == pytest.approx(mapped, abs=1e-9)
         chance = 1 / (1 + math.exp(-issue.value))
         assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
@@ -255,8 +255,8 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
     )
     (dialogue,) = answered(1)
     (reading,) = made.reader.read([dialogue], 4096)
-    rows = made.reader.rows([reading])
-    (columns,) = made.reader.pool([reading], rows, reading.weights)
+    rows = made.reader.turn_columns([reading])
+    (columns,) = made.reader.pool_turns([reading], rows, reading.weights)
     model = SentenceTransformer(str(tiny_bert))
     vectors = model.encode(
         [t.content for t in dialogue.turns], normalize_embeddings=True
@@ -271,7 +271,7 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
         rows[list(dialogue.assistant_turns)].mean(axis=0),
     ]
     assert columns == pytest.approx(np.concatenate(by_hand), abs=1e-5)
-    named = made.reader.columns_of({"user.question": 2.0, "log_words": 1.0})
+    named = made.reader.row_of({"user.question": 2.0, "log_words": 1.0})
     assert np.flatnonzero(named).tolist() == [0, 1, 34] and named[:2].tolist() == [1, 2]
 
 
@@ -288,7 +288,7 @@ def test_pooling_is_that_of_sentence_transformers(
         model.save_pretrained(str(folder))
         encoder = TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
         vectors = encoder.embed(
-            [encoder.pieces(ids) for ids in encoder.token_ids(texts)], 64
+            [encoder.split_ids(ids) for ids in encoder.token_ids(texts)], 64
         )
         wanted = SentenceTransformer(str(folder)).encode(
             texts, normalize_embeddings=True
@@ -317,7 +317,7 @@ def test_a_base_with_code_is_refused_before_it_is_loaded(
 def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:
     encoder = TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=16))
     (ids,) = encoder.token_ids([" ".join(WORDS * 5)])
-    pieces = encoder.pieces(ids)
+    pieces = encoder.split_ids(ids)
     start, end = len(encoder.prefix), len(encoder.suffix)
     assert [i for piece in pieces for i in piece[start : len(piece) - end]] == ids
     assert len(pieces) > 3 and max(map(len, pieces)) <= 16
@@ -380,16 +380,16 @@ def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) ->
     turns += ["assistant garden", "user winter"]
     dialogue = Dialogue("1", tuple(Turn(*turn.split()) for turn in turns))
     (reading,) = made.reader.read([dialogue], 1000)
-    rows = made.reader.rows([reading])
+    rows = made.reader.turn_columns([reading])
     music, _, river, bread, garden, _ = rows
     nothing = np.zeros_like(music)
     for answer, expected in ((0, [nothing, music]), (3, [river, bread])):
         weights = answer_weights(reading.roles, [answer])
-        (columns,) = made.reader.pool([reading], rows, weights)
+        (columns,) = made.reader.pool_turns([reading], rows, weights)
         assert columns == pytest.approx(np.concatenate(expected))
     # The mean of all answers; the one without a user turn has an average user side.
     weights = answer_weights(reading.roles, [0, 3, 4])
-    (columns,) = made.reader.pool([reading], rows, weights)
+    (columns,) = made.reader.pool_turns([reading], rows, weights)
     expected = [2 * river / 3, (music + bread + garden) / 3]
     assert columns == pytest.approx(np.concatenate(expected))
     opening = Dialogue("1", (Turn("assistant", "music"),))

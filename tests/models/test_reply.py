@@ -11,8 +11,8 @@ from torch.nn import functional
 from medal_judges.models.linear.reply import (
     Reactions,
     ReplyModel,
-    context_of,
-    log_mean,
+    log_mean_exp,
+    turns_with_context,
 )
 
 
@@ -20,12 +20,12 @@ def test_the_log_mean_by_hand() -> None:
     vectors = torch.tensor([[1.0, 0.0]])
     others = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2)
-    assert log_mean(vectors, others, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
+    assert log_mean_exp(vectors, others, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
 
 
 def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
     unit = torch.arange(4.0).reshape(4, 1)
-    now, before, earlier = context_of(unit)
+    now, before, earlier = turns_with_context(unit)
     assert now.flatten().tolist() == [0, 1, 2, 3]
     assert before.flatten().tolist() == [0, 0, 1, 2]
     assert earlier.flatten().tolist() == [0, 1, 0, 1]
@@ -51,7 +51,7 @@ def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> Non
     # One pass over three dialogues: the others change nothing.
     dialogues = [vectors[:3], vectors, vectors[:1]]
     measures = np.zeros((10, 3))
-    _, columns, _ = reactions.columns(
+    _, columns, _ = reactions.reaction_features(
         dialogues, measures, [roles[:3], roles, roles[:1]]
     )
     sharpness = math.exp(
@@ -75,7 +75,7 @@ def test_a_turn_follows_nothing_if_no_answer_with_a_context_is_before_it(
     model = ReplyModel(hidden=6, features=3, width=4).eval()
     unit = functional.normalize(torch.randn(len(roles), 6))
     reactions = reactions_of(model, unit[:1], -unit[:1])
-    (columns,) = reactions.columns(
+    (columns,) = reactions.reaction_features(
         [unit.numpy()], np.zeros((len(roles), 3)), [np.array(roles)]
     )
     follows = {(1, 0, 1, 0): [3], (0, 1, 0, 0): [2]}

@@ -48,7 +48,7 @@ def example(number: int, unit: float, source: str = "s") -> TrainingExample:
 
 
 class HalfVectors(DialogueReader):
-    is_vector = np.array([False] * 3 + [True] * 3)
+    vector_mask = np.array([False] * 3 + [True] * 3)
 
 
 def problem(units: list[float], **settings: Any) -> Search:
@@ -105,9 +105,9 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     expected = oracle.predict_proba(standardise(columns))
     assert np.abs(chances[:, oracle.classes_] - expected).max() < 1e-6
     argmax = oracle.predict(standardise(columns)) / top
-    assert head.units(columns, "argmax") == pytest.approx(argmax, abs=1e-9)
+    assert head.unit_scores(columns, "argmax") == pytest.approx(argmax, abs=1e-9)
     mean = expected @ oracle.classes_ / top
-    assert head.units(columns, "expected") == pytest.approx(mean, abs=1e-6)
+    assert head.unit_scores(columns, "expected") == pytest.approx(mean, abs=1e-6)
 
 
 def test_ridge_and_logistic_are_scikit_learn_s() -> None:
@@ -117,15 +117,15 @@ def test_ridge_and_logistic_are_scikit_learn_s() -> None:
     ridge = here.head(ALL, OVERALL, {"alpha": 3.0 / 40, "share": 0.5})
     # there a row has a weight of 1
     expected = Ridge(alpha=3.0).fit(x, UNITS).predict(x)
-    assert ridge.raw(columns)[:, 0] == pytest.approx(expected)
+    assert ridge.outputs(columns)[:, 0] == pytest.approx(expected)
     bias = ridge.layers[0][1][0]
-    assert bias + sum(ridge.averages) == pytest.approx(ridge.raw(columns).mean())
+    assert bias + sum(ridge.averages) == pytest.approx(ridge.outputs(columns).mean())
     labels = np.array(UNITS) > 0.5
     logistic = here.head(ALL, REPETITIVE, {"alpha": 0.1 / 40, "share": 0.5})
     oracle = LogisticRegression(C=10, class_weight="balanced", max_iter=1000).fit(
         x, labels
     )
-    assert logistic.units(columns, "expected") == pytest.approx(
+    assert logistic.unit_scores(columns, "expected") == pytest.approx(
         oracle.predict_proba(x)[:, 1], abs=2e-3
     )
 
@@ -164,7 +164,7 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         # The mean dialogue of the sources scores the mean of their labels.
         means = [columns[:60].mean(0), columns[60:].mean(0)]
         middle = np.mean([units[:60].mean(), units[60:].mean()])
-        assert head.raw(np.mean(means, axis=0)[None])[0, 0] == pytest.approx(middle)
+        assert head.outputs(np.mean(means, axis=0)[None])[0, 0] == pytest.approx(middle)
 
 
 # -- the search ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def pairs(rows: int, seed: int) -> list[Tensor]:
 def hits(model: ReplyModel, rows: list[Tensor]) -> float:
     """Share of answers whose own reply is the likeliest of all."""
     expected = model(*rows[:4])
-    best = (expected @ model.replies(rows[4]).T).argmax(dim=1)
+    best = (expected @ model.project_turns(rows[4]).T).argmax(dim=1)
     return float((best == torch.arange(len(best))).float().mean())
 
 

@@ -107,9 +107,9 @@ def head_search(
         reader.scale = fit_scale(reader, train, readings)
     columns = []
     for reading, half in zip(readings, halves, strict=True):
-        reader.complete([reading], half)
-        rows = reader.rows([reading])
-        columns.append(reader.pool([reading], rows, reading.weights)[0])
+        reader.add_reply_features([reading], half)
+        rows = reader.turn_columns([reading])
+        columns.append(reader.pool_turns([reading], rows, reading.weights)[0])
     folds = folds_of(examples, len(train), judge.config, seed)
     return Search(reader, examples, np.stack(columns), folds, seed)
 
@@ -124,7 +124,7 @@ def _read(
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
         # The other turns of long dialogues would fill the memory.
-        readings = [reading.read_turns() for reading in readings]
+        readings = [reading.weighted_turns() for reading in readings]
     return readings
 
 
@@ -141,8 +141,8 @@ def fit_scale(
     the same weight. With ``reading: answers`` only turns that have an earlier turn to be compared
     with count.
     """
-    scale = TurnScale.neutral(len(reader.config.names), reader.turn_width)
-    is_similarity = np.isin(reader.config.names, SIMILARITY_NAMES)
+    scale = TurnScale.neutral(len(reader.config.feature_names), reader.turn_width)
+    is_similarity = np.isin(reader.config.feature_names, SIMILARITY_NAMES)
     readings_by_source: dict[str, list[TurnReading]] = {}
     for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
         readings_by_source.setdefault(example.source, []).append(reading)
@@ -152,7 +152,7 @@ def fit_scale(
             features, vector_sums = [], []
             for reading in source_readings:
                 has_role = reading.roles == role
-                reader.complete([reading])
+                reader.add_reply_features([reading])
                 features.append(reading.features[has_role])
                 vector_sums.append(reading.vectors[has_role].sum(axis=0))
             table = np.concatenate(features)
@@ -230,7 +230,7 @@ class Search:
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
         """Returns every combination of the values in the grid for ``dimension``."""
-        head = self.config.head_of(dimension.kind)
+        head = self.config.head_name(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
             grid = {**MLP_GRID, **self.config.grid}
@@ -270,7 +270,7 @@ class Search:
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, settings)
-            units = head.units(self.columns[held_out], self.config.decode)
+            units = head.unit_scores(self.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
         return float(np.mean(values)) if values else np.nan
 
@@ -310,7 +310,7 @@ class Search:
         come from heads with ``settings`` that have not learnt from the rows they score. Returns
         None if fewer than 20 rows have a score, and for an MLP classifier unless ``method`` is
         ``isotonic``."""
-        head = self.config.head_of(dimension.kind)
+        head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:
             return None
         if head == "mlp_classifier" and method != "isotonic":
@@ -351,7 +351,7 @@ class Search:
         for train, held_out in self.folds:
             rows = held_out[np.isfinite(labels[held_out])]
             head = self.head(train, dimension, settings)
-            units = head.units(self.columns[rows], self.config.decode)
+            units = head.unit_scores(self.columns[rows], self.config.decode)
             if dimension.kind == "binary" and head.kind != "logistic":
                 # The rate of the fold's training rows is not the judge's.
                 units = units + np.nanmean(labels) - np.nanmean(labels[train])

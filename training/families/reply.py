@@ -14,7 +14,12 @@ from torch.nn import functional
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.linear.reader import DialogueReader, TurnReading
-from medal_judges.models.linear.reply import HALVES, Reactions, ReplyModel, context_of
+from medal_judges.models.linear.reply import (
+    HALVES,
+    Reactions,
+    ReplyModel,
+    turns_with_context,
+)
 from medal_judges.training.rows import TrainingExample
 
 _MOST_TURNS = 200  # of one dialogue: one between two bots must not fill a batch
@@ -47,9 +52,9 @@ def fit_reactions(
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
-    reactions = Reactions(config, encoder.width, len(reader.config.measures))
+    reactions = Reactions(config, encoder.width, len(reader.config.measure_names))
     for name, replies in config.items():
-        pieces = [encoder.pieces(ids) for ids in encoder.token_ids(replies)]
+        pieces = [encoder.split_ids(ids) for ids in encoder.token_ids(replies)]
         getattr(reactions, name).copy_(torch.from_numpy(encoder.embed(pieces, budget)))
     texts = np.concatenate([reading.texts for reading in readings])
     _, numbers = np.unique(texts, axis=0, return_inverse=True)
@@ -93,7 +98,7 @@ def _pairs(
     answered = turns[(roles[turns] == 1) & (roles[turns + 1] == 0)]
     unit = torch.from_numpy(reading.texts).float()
     measures = reader.scale.standardise(reading.measures, roles, reader.config.limit)
-    context = [vectors[answered] for vectors in context_of(unit)]
+    context = [vectors[answered] for vectors in turns_with_context(unit)]
     return [
         *context,
         torch.from_numpy(measures[answered]).float(),
@@ -128,7 +133,9 @@ def train_reply(
             )
             expected = model(noisy(turn), noisy(before), noisy(earlier), measures)
             scores = (
-                expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
+                expected
+                @ model.project_turns(noisy(following)).T
+                * model.log_sharpness.exp()
             )
             is_equal = (number[:, None] == number[None, :]).fill_diagonal_(False)
             scores = scores.masked_fill(is_equal, -1e4)

@@ -85,14 +85,14 @@ def fit_head(
     labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
-    is_feature = reader.columns_of(dict.fromkeys(config.features, 1.0)) > 0
-    scale = scale * (reader.is_vector | is_feature)
-    head = config.head_of(dimension.kind)
+    is_feature = reader.row_of(dict.fromkeys(config.features, 1.0)) > 0
+    scale = scale * (reader.vector_mask | is_feature)
+    head = config.head_name(dimension.kind)
     if head == "mlp_classifier":
         return _mlp(labelled, scale, settings, seed)
-    scale = scale * np.where(reader.is_vector, settings["share"], 1.0)
+    scale = scale * np.where(reader.vector_mask, settings["share"], 1.0)
     if head == "ridge":
-        priors = reader.columns_of(config.prior_weights.get(name, {}))
+        priors = reader.row_of(config.prior_weights.get(name, {}))
         weights, bias = _ridge(
             labelled, scale, settings["alpha"], config.stretch, priors
         )
@@ -104,7 +104,7 @@ def fit_head(
         added = labelled.source_means(labelled.x).mean(axis=0) * weights
         user, assistant = added.reshape(2, -1).sum(axis=1).tolist()
         averages = user, assistant
-    return FittedHead.line(head, weights, bias, averages)
+    return FittedHead.linear(head, weights, bias, averages)
 
 
 def _ridge(

@@ -72,12 +72,12 @@ class EncoderDecoderModel(LanguageModel):
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
         """Returns the token ids that the encoder reads for ``messages``."""
-        broken_up = self.marks.broken_up
+        break_up = self.marks.break_up
         if self.tokenizer.chat_template:
-            chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
+            chat = [{"role": m.role, "content": break_up(m.content)} for m in messages]
             text = self.tokenizer.apply_chat_template(chat, tokenize=False)
             return list(self.tokenizer(text, add_special_tokens=False).input_ids)
-        text = BETWEEN.join(" ".join(broken_up(m.content).split()) for m in messages)
+        text = BETWEEN.join(" ".join(break_up(m.content).split()) for m in messages)
         return list(self.tokenizer(text).input_ids)
 
     def loglikelihood(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
-from medal_judges.models.device import batch_tokens, torch_device, torch_dtype
+from medal_judges.models.device import max_batch_tokens, torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
@@ -140,7 +140,7 @@ class LocalModel(TokenModel):
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.model, self._shared = model, shared
         self.token_budget = token_budget or max(
-            BATCH_TOKENS, batch_tokens(model.device)
+            BATCH_TOKENS, max_batch_tokens(model.device)
         )
         self._weights = weights
 
@@ -149,7 +149,7 @@ class LocalModel(TokenModel):
         weights = self._weights or network_hash(self.model)
         return super().fingerprint() | {"dtype": dtype, "weights": weights}
 
-    def _complete(
+    def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         completions = []

@@ -160,7 +160,7 @@ class VllmModel(TokenModel):
         """Stops the engine and frees its memory."""
         self.engine.llm_engine.engine_core.shutdown()
 
-    def _complete(
+    def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         thinks = self.thinking > 0

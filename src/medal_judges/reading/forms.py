@@ -283,7 +283,7 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 
 @reader("turns", "one turn a row", is_turn)
-def read_turns(row: Row) -> Fields:
+def weighted_turns(row: Row) -> Fields:
     """Returns ``row``, a chat that ``merge_turns`` put together from its turns, in the line
     format."""
     return row.line(row.take("messages"))

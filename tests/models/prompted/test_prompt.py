@@ -116,7 +116,7 @@ SIGNED = Dimension("tone", "continuous", -1, 1, definition="How warm it is.")
 def test_the_ratings_of_any_scale_are_on_it(
     scale: tuple[float, float], texts: str
 ) -> None:
-    ratings = Ratings.on_scale(Dimension("tone", "continuous", *scale), scale)
+    ratings = Ratings.of_scale(Dimension("tone", "continuous", *scale), scale)
     assert " ".join(ratings.texts).startswith(texts)
     numbers = list(map(float, ratings.texts))
     assert ratings.values == pytest.approx(numbers, abs=1e-9 * scale[1])

@@ -57,7 +57,8 @@ PlainTyper = partial(
 
 
 def command_of(name: str) -> Any:
-    """Imports the module of a command and returns its Typer command or group, with all options.
+    """Imports the module of the command ``name`` and returns its Typer command or group, with all
+    options.
 
     The type is Any because Typer replaces classes of click in some versions.
     """
@@ -70,8 +71,8 @@ def command_of(name: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The commands of ``medal``. The module of a command is imported when it runs, not for the list
-    of ``medal --help``."""
+    """The commands of ``medal``. A command's module is imported when the command runs. ``medal
+    --help`` imports none."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
@@ -107,7 +108,7 @@ def before_commands(
         bool, typer.Option("--version", help="Show the version.")
     ] = False,
 ) -> None:
-    """Handles the options before the command."""
+    """Handles the options that stand before the command: --debug and --version."""
     if version:
         typer.echo(f"medal-judges {medal_judges.__version__}")
         raise typer.Exit
@@ -131,8 +132,9 @@ _FULL_DISK = re.compile(r"\(os error (27|28|122)\)|inline_container.*unexpected 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None))
 
 
-def _message(error: Exception) -> str | None:
-    """Returns the message of an error that the user can fix; None for a bug."""
+def _error_text(error: Exception) -> str | None:
+    """Returns the message of ``error`` if the user can fix it. Returns None if it is a bug of the
+    program."""
     if isinstance(error, MedalError):
         return str(error)
     if isinstance(error, MemoryError) or "t allocate memory" in str(error):
@@ -145,8 +147,8 @@ def _message(error: Exception) -> str | None:
     return None
 
 
-def _stop(kind: int, frame: object) -> None:
-    """Says that the run was stopped, and lets the signal end it."""
+def _handle_stop(kind: int, frame: object) -> None:
+    """Prints that the run was stopped, and then ends the process by the signal ``kind``."""
     with suppress(OSError):
         os.write(2, f"{STOPPED}\n".encode())  # the signal may have come in a write
     signal.signal(kind, signal.SIG_DFL)
@@ -154,8 +156,8 @@ def _stop(kind: int, frame: object) -> None:
 
 
 def main() -> None:
-    """Runs the command line. An error that the user can fix is printed without a traceback."""
-    signal.signal(signal.SIGTERM, _stop)
+    """Runs the command line. Prints an error that the user can fix without a traceback."""
+    signal.signal(signal.SIGTERM, _handle_stop)
     # imports make many objects and free few: saves half a second
     gc.set_threshold(50_000, 20, 20)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -171,7 +173,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        message = _message(error)
+        message = _error_text(error)
         if debug or message is None:
             raise
         typer.echo(f"error: {message}", err=True)

@@ -62,7 +62,7 @@ def generate(
         with suppress(OSError):  # a full disk: the error that ended the run is shown
             summary = counts.to_record() | {"waiting": run.waiting}
             write_json(protocol.out / "summary.json", summary)
-    _show(run, before)
+    _print_counts(run, before)
     if not counts.finished_count and not run.waiting:
         raise CoverageError(
             f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
@@ -75,8 +75,9 @@ def generate(
         raise typer.Exit(5)
 
 
-def _show(run: GenerationRun, before: int) -> None:
-    """Prints what the folder holds; summary.json has more."""
+def _print_counts(run: GenerationRun, before: int) -> None:
+    """Prints the counts of ``run``. ``before`` is the number of dialogues by earlier runs.
+    summary.json has more."""
     counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     typer.echo(

@@ -29,7 +29,8 @@ def judges() -> None:
 
 
 def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Prints rows of names with an explanation in the last column."""
+    """Prints ``rows`` as a table with the headings ``head``. The last column, an explanation, is
+    wrapped."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

@@ -83,7 +83,7 @@ def label(
     )
     report_of_reading.show()
     report_of_reading.require_dialogues()
-    judges = _load(
+    judges = _load_judges(
         choose_judge(judge, settings, device=device), user_judge, users, max_cost
     )
     summary, report = label_file(
@@ -112,14 +112,14 @@ def label(
     report.require_coverage(min_coverage)
 
 
-def _load(
+def _load_judges(
     labeller: JudgeChoice,
     user_judge: str | None,
     users: UserCheck,
     max_cost: float | None,
 ) -> dict[str, Judge]:
-    """Returns the judge that labels and the judge that checks the users, by their task. Together
-    they spend at most ``max_cost``."""
+    """Returns the judges by task: the judge that labels, and the judge that checks the users.
+    Together they may spend ``max_cost`` US dollars."""
     choices = {_LABELS: labeller}
     if users != "skip":
         settings = []

@@ -29,11 +29,11 @@ chatbots=NAME user_judge=JUDGE fail_if_worse=MARGIN fail_if_more_bad=MARGIN
 def with_options(
     *, locks: Literal["file", "folder"] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates the function of a command. Each parameter with the default ``config.option`` is an
-    option or argument. A parameter whose type is a Config stands for the options of its fields.
+    """Decorates the function of a command. A parameter whose default is ``config.option`` becomes
+    an option or argument. A parameter whose type is a Config becomes the options of its fields.
 
-    While the command runs, none of its outputs may replace a file that it reads. ``locks`` says
-    what ``--out`` names, if no other run may write it meanwhile.
+    While the command runs, its outputs may not replace a file that it reads. ``locks`` says whether
+    ``--out`` is a file or a folder, and lets no other run write to it. None: no lock.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -62,7 +62,7 @@ def with_options(
                     stack.enter_context(lock)
                 command(**{name: getattr(options, name) for name in fields})
 
-        parameters = [*_parameters(kind)]
+        parameters = [*_typer_parameters(kind)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {
             parameter.name: parameter.annotation for parameter in parameters
@@ -72,12 +72,12 @@ def with_options(
     return decorate
 
 
-def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
+def _typer_parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
         extra: Any = field.json_schema_extra
         if isinstance(annotation, type) and issubclass(annotation, Config):
-            yield from _parameters(annotation)
+            yield from _typer_parameters(annotation)
         if not isinstance(extra, dict) or "flag" not in extra:
             continue  # set in Python only
         default: Any = inspect.Parameter.empty
@@ -94,13 +94,13 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=Annotated[annotation, _mark(name, field)],
+            annotation=Annotated[annotation, _typer_mark(name, field)],
         )
 
 
-def _mark(name: str, field: FieldInfo) -> Any:
-    """Returns Typer's description of the argument or option ``name``. Help calls a text as its
-    option, ``--judge JUDGE``, and other values ``N``, ``X`` and ``PATH``."""
+def _typer_mark(name: str, field: FieldInfo) -> Any:
+    """Returns Typer's description of the argument or option ``name``. In the help, the value of a
+    text is called as its option (``--judge JUDGE``), and other values ``N``, ``X`` and ``PATH``."""
     extra: Any = field.json_schema_extra
     flag = extra["flag"] or "--" + name.replace("_", "-")
     words = dict(word.split("=") for word in _METAVARS.split())
@@ -127,14 +127,15 @@ def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
 
 
 def exit_by_gates(verdicts: Collection[str]) -> None:
-    """Exits with status 1 if a gate failed, or else with 4 if one is undecided."""
+    """Exits with status 1 if a gate failed, otherwise with status 4 if a gate is undecided."""
     for verdict, status in {"failed": 1, "undecided": 4}.items():
         if verdict in verdicts:
             raise typer.Exit(status)
 
 
 def _files_in(value: object) -> Iterator[Path]:
-    """Yields the files that an argument names: PATH, NAME=PATH or PATH:SPLIT."""
+    """Yields the existing files that ``value`` names, an argument or a sequence of them. An
+    argument is PATH, NAME=PATH or PATH:SPLIT."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
             yield from _files_in(part)

@@ -131,7 +131,8 @@ def score(
 def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
-    """Prints the judgements as JSON lines."""
+    """Scores ``dialogues`` with ``judge`` and prints the judgements as JSON lines. Returns the
+    report."""
     start = time.perf_counter()
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
 

@@ -106,8 +106,9 @@ def trial(
 def split_settings(
     words: Sequence[str],
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Returns the judges, each with its settings, and the settings of the trial. The boxed judge is
-    used if ``words`` names none. Raises ConfigError for a judge's setting that follows no judge."""
+    """Splits ``words`` of the command line. Returns the judges, each with its settings, and the
+    settings of the trial. The default judge is used if no judge is named. Raises ConfigError if a
+    judge's setting stands before the first judge."""
     named: list[tuple[str, list[str]]] = []
     settings: list[str] = []
     for word in words:

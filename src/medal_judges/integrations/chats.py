@@ -29,7 +29,8 @@ JudgeSource = Judge | str | Path
 
 @dataclass(frozen=True, slots=True)
 class ScoredChats:
-    """The ``judgements`` of chats by ``judge`` in ``dimensions``."""
+    """The result of ``score_chats``: the ``judgements`` of chats by ``judge``, in
+    ``dimensions``."""
 
     judge: Judge
     judgements: tuple[Judgement, ...]
@@ -41,25 +42,25 @@ class ScoredChats:
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of the judgements with a number in every dimension. Returns None
-        without judgements."""
+        """The share of judgements with a score in every dimension, None if there are no
+        judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
         return len(scored) / len(self.judgements)
 
     def mean(self, dimension: str) -> float:
-        """Returns the mean score on ``dimension`` of the scored judgements. Returns NaN without
-        any."""
+        """Returns the mean of all scores in ``dimension``, NaN if there are none."""
         scores = [judgement.scores[dimension] for judgement in self.judgements]
         numbers = [score for score in scores if score is not None]
         if numbers:
             return sum(numbers) / len(numbers)
         return math.nan
 
-    def figures(self) -> dict[str, Estimate]:
-        """Returns the mean of each graded dimension and the share of chats with each issue, with
-        95% intervals, as ``medal report`` does."""
+    def estimates(self) -> dict[str, Estimate]:
+        """Returns an estimate for each dimension, with a 95% interval: for an issue the share of
+        chats with the issue, for any other dimension the mean. These are the numbers of ``medal
+        report``."""
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -69,11 +70,12 @@ class ScoredChats:
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
-    """Loads the judge of a shipped name, folder, YAML file or hub id; a loaded Judge is returned as
-    it is.
+    """Returns the judge that ``judge`` names: a shipped name, folder, YAML file or Hub id. Returns
+    a Judge unchanged.
 
-    ``max_cost``: US dollars that a judge behind an API may spend. Raises JudgeLoadError, and
-    ConfigError for a limit on a judge without cost or on a loaded judge.
+    ``max_cost`` limits what a judge behind an API may spend, in US dollars. Raises JudgeLoadError
+    if the judge cannot be loaded. Raises ConfigError if ``max_cost`` is given for a judge that
+    costs nothing or is loaded already.
     """
     if not isinstance(judge, Judge):
         return choose_judge(str(judge)).with_spending(max_cost).load()
@@ -91,9 +93,9 @@ def as_dialogue(
     folded: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``chat``, in the language ``lang`` unless the chat states one.
-    ``folded`` counts the parts of messages that are not judged. Raises DataError that says the
-    ``name`` of the chat, the message and its field."""
+    """Returns the dialogue of ``chat``. ``lang`` is its language unless the chat names one.
+    ``folded`` counts the parts of messages that are left out. Raises DataError if a message cannot
+    be read. The error names the chat (``name``), the message and the field."""
     if isinstance(chat, Dialogue):
         return chat
     row: dict[str, Any] = {}
@@ -112,8 +114,8 @@ def as_dialogue(
 
 
 def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
-    """Returns the dialogues of ``chats``. Raises DataError that names the chat (``name``), the
-    message and its field: ``chats[3]: field 'messages[0].role': ...``."""
+    """Returns the dialogues of ``chats``. Raises DataError if a message cannot be read. The error
+    names the chat, the message and the field: ``chats[3]: field 'messages[0].role': ...``."""
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
         raise RecordError(
             name, "a list of chats, each a list of {role, content}", chats
@@ -130,8 +132,9 @@ def score_chats(
     max_cost: float | None = None,
     name: str = "chats",
 ) -> ScoredChats:
-    """Scores ``chats`` by ``judge`` at ``level`` in ``dimensions``, in order. ``max_cost`` is a
-    limit in US dollars. Errors call the chats ``name``."""
+    """Scores ``chats`` with ``judge``. The judgements are in the order of the chats. ``level`` and
+    ``dimensions`` are those of ``Judge.score``. ``max_cost`` is a limit in US dollars. ``name`` is
+    what errors call the chats."""
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
@@ -142,8 +145,8 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` of ``dimension`` on a scale from 0 (bad) to 1 (good). Returns None for
-    None."""
+    """Returns ``score``, which is on the scale of ``dimension``, on a scale from 0 (bad) to 1
+    (good). Returns None for None."""
     if score is None:
         return None
     share = dimension.to_unit(score)

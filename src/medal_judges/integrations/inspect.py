@@ -28,16 +28,19 @@ def medal_judge(
     level: ScoreLevel = "dialogue",
     max_cost: float | None = None,
 ) -> Scorer:
-    """Scores the conversation in each dimension, on the dimension's own scale.
+    """Returns a scorer that scores the conversation in each dimension, on the dimension's own
+    scale.
 
-    At level turn the score is the mean over the assistant's turns, and ``metadata`` has the score
-    of each turn; it always has the judge's signature. A conversation without a score is unscored in
-    Inspect, with its reason, and left out of means.
+    At level ``turn`` the score is the mean over the assistant turns, and ``metadata`` has the score
+    of each turn. ``metadata`` always has the judge's signature. A conversation without a score is
+    unscored in Inspect, with the reason, and means leave it out.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 
     async def score(state: TaskState, target: Target) -> Score:
-        chat: dict[str, Any] = {"messages": list(map(_message, state.messages))}
+        chat: dict[str, Any] = {
+            "messages": list(map(_to_openai_message, state.messages))
+        }
         lang = (state.metadata or {}).get("lang")
         if isinstance(lang, str):
             chat["lang"] = lang
@@ -50,13 +53,13 @@ def medal_judge(
             dimensions=dimensions,
             name="samples",
         )
-        return _score(scored)
+        return _to_inspect_score(scored)
 
     return score
 
 
-def _score(scored: ScoredChats) -> Score:
-    """Returns the mean score in each dimension, as Inspect's Score."""
+def _to_inspect_score(scored: ScoredChats) -> Score:
+    """Returns the mean score in each dimension as Inspect's Score."""
     judgements = []
     failures = {}
     explanations = []
@@ -89,8 +92,8 @@ def _score(scored: ScoredChats) -> Score:
     )
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
-    """Returns the message in OpenAI's form, with its parts unchanged."""
+def _to_openai_message(message: ChatMessage) -> dict[str, Any]:
+    """Returns ``message`` in OpenAI's form, with its parts unchanged."""
     content = message.content
     if not isinstance(content, str):
         content = [part.model_dump(exclude_none=True) for part in content]

@@ -20,12 +20,12 @@ from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 class ChatMetric:
-    """Functions for a task's YAML (``!function``), whose rows have the chat so far under
-    ``messages``.
+    """Functions for the YAML file of a task (``!function``). The rows of the task have the chat so
+    far in the column ``messages``.
 
-    ``process_results`` appends the generation to the chat. ``mean(DIMENSION)`` is the mean score of
-    the scored chats, NaN without any; ``coverage`` is the share of chats that are scored. All chats
-    are scored once, in one batch, for all dimensions.
+    ``process_results`` appends the generated reply to the chat. ``mean(DIMENSION)`` is the mean
+    score, NaN if no chat is scored. ``coverage`` is the share of scored chats. All chats are scored
+    once, in one batch, for all dimensions.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns the whole chat of ``doc`` and ``results`` as JSON for each dimension and for
-        ``coverage``."""
+        """Returns the chat in ``doc``, with the reply in ``results`` appended, as JSON. The result
+        has this same text for each dimension and for ``coverage``."""
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
         row["messages"] = [*before, {"role": "assistant", "content": results[0]}]
@@ -55,7 +55,7 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """Returns the function that aggregates one dimension."""
+        """Returns the function that computes the mean score in ``dimension`` over all chats."""
 
         def mean_scored(chats: Sequence[str]) -> float:
             return self._score(chats).mean(dimension)
@@ -63,21 +63,20 @@ class ChatMetric:
         return mean_scored
 
     def coverage(self, chats: Sequence[str]) -> float:
-        """Returns the share of the chats with a score in every dimension."""
+        """Returns the share of ``chats`` with a score in every dimension, NaN if there are no
+        chats."""
         share = self._score(chats).coverage
         if share is None:
             return math.nan
         return share
 
     def _score(self, chats: Sequence[str]) -> ScoredChats:
-        judge = _load(self.judge, self.max_cost)
+        judge = _load_once(self.judge, max_cost=self.max_cost)
         return _score_rows(judge, self.level, self.dimensions, tuple(chats))
 
 
 # The harness runs the module beside its YAML once for each function in it.
-@cache
-def _load(judge: JudgeSource, max_cost: float | None) -> Judge:
-    return load_judge(judge, max_cost=max_cost)
+_load_once = cache(load_judge)
 
 
 @lru_cache(maxsize=4)

@@ -24,13 +24,16 @@ Text = str | Sequence[Mapping[str, Any]]
 
 
 class JudgeReward:
-    """A reward for each completion, from 0 (bad) to 1 (good).
+    """A reward function: a number from 0 (bad) to 1 (good) for each completion.
 
-    ``dimension``: default ``overall`` if the judge has it, else its first. ``level``: see
-    ``Judge.score``; ``last`` scores the completion given its prompt. Each distinct chat of a batch
-    is scored once. A column ``lang`` of the data set states the language. An unscored completion
-    has the reward None, which TRL ignores; the metric ``NAME/unscored`` counts them.
-    Reasoning between think tags is left out; the metric ``NAME/thoughts_left_out`` counts it.
+    ``dimension`` is ``overall`` by default, or the judge's first dimension if it has no
+    ``overall``. ``level`` is the level of ``Judge.score``. The default ``last`` scores the
+    completion, given its prompt. A chat that occurs twice in a batch is scored once. A column
+    ``lang`` of the data set gives the language.
+
+    An unscored completion has the reward None, which TRL ignores. The metric ``NAME/unscored``
+    counts these. Reasoning between think tags is left out. The metric ``NAME/thoughts_left_out``
+    counts it.
     """
 
     def __init__(
@@ -57,13 +60,15 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: object,
     ) -> list[float | None]:
-        """Returns a reward for each completion, in order. Raises DataError that names the chat and
-        the message."""
+        """Returns a reward for each completion, in order. Raises DataError if a message cannot be
+        read. The error names the completion and the message."""
         folded: Counter[str] = Counter()
         chats = []
         pairs = zip(prompts, completions, strict=True)
         for index, (prompt, completion) in enumerate(pairs):
-            messages = _messages("user", prompt) + _messages("assistant", completion)
+            messages = _to_messages("user", prompt) + _to_messages(
+                "assistant", completion
+            )
             language = None
             if lang is not None:
                 language = lang[index]
@@ -88,8 +93,9 @@ class JudgeReward:
         return rewards
 
 
-def _messages(role: Role, text: Text) -> list[Mapping[str, Any]]:
-    """Returns the messages of a prompt or a completion; a text is one message by ``role``."""
+def _to_messages(role: Role, text: Text) -> list[Mapping[str, Any]]:
+    """Returns the messages of a prompt or a completion. A plain text is one message with
+    ``role``."""
     if isinstance(text, str):
         return [{"role": role, "content": text}]
     return list(text)

@@ -32,8 +32,8 @@ Returns:
 
 
 class MedalJudgeMetric(evaluate.Metric):
-    """``evaluate.load(metric("medal_judge"), JUDGE)``: the configuration name is the judge's name,
-    folder or hub id (the judge in the package unless given)."""
+    """A metric for ``evaluate.load(metric("medal_judge"), JUDGE)``. The configuration name JUDGE is
+    the judge's name, folder or Hub id. By default it is the judge in the package."""
 
     def __init__(self, config_name: str | None = None, **options: object) -> None:
         self._source: JudgeSource = config_name or "boxed"
@@ -69,7 +69,7 @@ class MedalJudgeMetric(evaluate.Metric):
         means = {}
         intervals = {}
         scores = {}
-        for name, figure in scored.figures().items():
+        for name, figure in scored.estimates().items():
             means[name] = figure.value
             intervals[name] = None if figure.low is None else [figure.low, figure.high]
             scores[name] = [judgement.scores[name] for judgement in scored.judgements]

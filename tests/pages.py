@@ -14,7 +14,7 @@ def page_text(write: Callable[[Path], object]) -> str:
     with (
         TemporaryDirectory() as folder,
         patch("medal_judges.report.page.write_figures", return_value={}),
-        patch("medal_judges.report.page.draw", return_value={"svg": b"<svg/>"}),
+        patch("medal_judges.report.page.draw_files", return_value={"svg": b""}),
     ):
         write(Path(folder))
         (page,) = Path(folder).glob("*.html")

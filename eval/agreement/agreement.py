@@ -97,7 +97,7 @@ def agreements(
     rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
     """Returns the agreement of annotators on each of ``dimensions`` (default: all, ``overall``
-    last), for each language. If there are several languages, one for all rows follows.
+    last), for each language. If there are several languages, the agreement over all rows is added.
 
     Raises MedalError for a dimension that no row has, and if rows state different scales for a
     dimension.

@@ -289,9 +289,9 @@ def _measure_agreement(
 def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns the root mean square error of ``baseline`` minus that of ``aligned``, with interval
-    and p-value. Also returns the standard error of this gain. Both arguments are squared errors,
-    shape (rows,). The jackknife leaves out the contexts of ``material``."""
+    """Returns the root mean square error of ``baseline`` minus the error of ``aligned``, with
+    interval and p-value. Also returns the standard error of this gain. Both arguments are squared
+    errors, shape (rows,). The jackknife leaves out the contexts of ``material``."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)

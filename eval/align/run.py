@@ -78,7 +78,7 @@ def align(
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{out} already holds a judge. Type another folder")
     labelled = _read_labelled(rows)
-    member = _open_judge(judge, options)
+    member = _judge_member(judge, options)
     names = choose_label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
     rated_dimensions = _rated_dimensions(labelled, names, judge_dimensions)
@@ -137,7 +137,7 @@ def _members_with_packaged(member: Member) -> dict[str, Member]:
     return members
 
 
-def _open_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
+def _judge_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     if isinstance(judge, Judge):
         return Member("judge", judge)
     return open_member("judge", MemberConfig(path=str(judge), options=options))

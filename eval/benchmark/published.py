@@ -130,12 +130,12 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
                 reason = "not among our judges"
                 if judges:
                     reason = "no figure of this model in this run"
-                differs = _join_marks(published["differs"])
+                differs = _differs_text(published["differs"])
                 lines.append([*theirs, reason, None, None, None, differs, source])
             for row, model, marks in measured:
                 rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
                 ours = [model or _model_of(row), rho, r, row.scored]
-                lines.append([*theirs, *ours, _join_marks(marks), source])
+                lines.append([*theirs, *ours, _differs_text(marks), source])
                 used.update(marks)
     note = _NOTE
     for mark, meaning in read_yaml("published")["marks"].items():
@@ -144,7 +144,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
     return Table(PUBLISHED, _COLUMNS, lines, note + _LEGEND)
 
 
-def _join_marks(marks: Iterable[str]) -> str:
+def _differs_text(marks: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(marks)) or "nothing"
 
 

@@ -283,8 +283,8 @@ class _SystemComparer:
 
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
-    """Returns which systems have too few labels to correct the judge. The text is empty if all have
-    enough."""
+    """Returns a text that names the systems with too few labels to correct the judge. The text is
+    empty if all have enough."""
     if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []

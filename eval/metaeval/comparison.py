@@ -54,7 +54,7 @@ _MEANS_NOTE = (
 class JudgePair:
     """Two judges, compared on the rows that both scored. ``about``: the set, the dimension, and the
     names of the better and the worse judge. ``difference``: the metric of the better judge minus
-    that of the worse one."""
+    the metric of the worse judge."""
 
     about: tuple[str, str, str, str]
     better: Aligned

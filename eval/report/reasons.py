@@ -52,8 +52,8 @@ class Reason:
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
     """Returns why a chat has its score of ``dimension`` in ``judgement``. The reason is the judge's
-    own words if there are any. Otherwise it is the turn that lowered the score most, and the
-    feature of that turn that lowered it most. ``turns``: the texts of the chat, empty if
+    own words if there are any. Otherwise the turn that lowered the score most is chosen, and of its
+    features the one that lowered the score most. ``turns``: the texts of the chat, empty if
     unknown."""
     contributions = judgement.contributions.get(dimension.name)
     turn = None

@@ -74,9 +74,9 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     ``options.out``, also writes the page. With ``options.junit``, also writes the verdicts.
     ``reading`` counts unreadable rows.
 
-    The page is written before an error about a gate is raised (see ``check_gates``). Raises
-    ConfigError for standard input and for a file without scores. Raises CoverageError if there is
-    no judgement.
+    Raises the errors of ``check_gates`` for a gate that cannot be decided, after the page is
+    written. Raises ConfigError for standard input and for a file without scores. Raises
+    CoverageError if there is no judgement.
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(

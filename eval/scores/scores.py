@@ -129,8 +129,8 @@ class Scores:
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns whether each row can be compared by ``column``, shape (rows,): it has a value
-        there. To be compared by language, the judge must also support the row's language."""
+        """Returns a mask of the rows that can be compared by ``column``, shape (rows,). They have a
+        value in that column. If the column is the language, the judge also supports it."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
@@ -138,7 +138,8 @@ class Scores:
 
     def add_bad_scores(self, thresholds: Sequence[str]) -> None:
         """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its scores
-        and labels say which scores and labels are beyond the threshold."""
+        and labels are 1 where the judge's score or people's label is bad by that threshold, and 0
+        elsewhere."""
         self.bad = bad_scores_by_name(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension

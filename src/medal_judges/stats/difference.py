@@ -88,8 +88,8 @@ class Difference:
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Returns the smallest true difference that would be found with a power of 0.8 in as many
-        rows. None without an interval."""
+        """Returns the smallest true difference that these rows would show with a power of 0.8. None
+        without an interval."""
         if self.half_width is None or self.reference is None:
             return None
         return self.half_width + self.error * self.reference.critical_value(

@@ -137,9 +137,9 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
 
 def share_of(sample: Sample) -> Estimate:
     """Returns the weighted mean of the scores of ``sample``, which are between 0 and 1, as a share
-    with its 95% interval. The interval is Wilson's for the effective number of rows, so shares of 0
-    and 1 have one too. With fewer than 5 clusters, the estimate has a reason instead of an
-    interval."""
+    with its 95% interval. The interval is Wilson's for the effective number of rows, so there is
+    one at shares of 0 and 1 too. With fewer than 5 clusters, the estimate has a reason instead of
+    an interval."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)
@@ -288,8 +288,9 @@ def share_estimate(
 
 def edge_error(samples: Sequence[Sample]) -> float:
     """Returns the 95% error of shares that are exactly 0 or 1, for which the jackknife shows none.
-    For each of ``samples`` whose scores are all equal, two clusters are added, one of 0 and one of
-    1 (Agresti and Caffo 2000). The squares of the errors are summed."""
+    Each is computed as if its sample had one more cluster of 0 and one more of 1 (Agresti and Caffo
+    2000). For several ``samples``, it is the root of the sum of squares. Samples whose scores
+    differ add nothing."""
     square = 0.0
     for sample in samples:
         if sample.values.is_constant:

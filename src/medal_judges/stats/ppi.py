@@ -108,8 +108,8 @@ def corrected_share(rows: LabelledSample) -> Estimate:
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns the estimated mean of people's labels of the ``first`` system minus that mean of the
-    ``second``. ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
+    """Returns the estimated mean label of the ``first`` system minus the estimated mean label of
+    the ``second``. ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
 
     Each system is corrected by its own labelled rows, so a judge's preference for one of them
     cancels out. The slope of labels on scores is common to both. Equal cluster names in both
@@ -190,12 +190,13 @@ def correct_means(
 def _weighted_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns weighted sums, shape (1 + clusters, 7), and the mean of the labels. The first row is
-    over all rows, each other one is without a cluster. ``member``: the index of each row's cluster.
-    ``size``: the number of clusters.
+    """Returns weighted sums, shape (1 + clusters, 7), and the mean of the labels. The first row has
+    the sums over all rows of the sample, each other row has the sums without one cluster.
+    ``member``: the index of each row's cluster. ``size``: the number of clusters.
 
-    The columns: weight and score of all rows; weight, label, score, label x score, and score
-    squared of labelled rows. The means over labelled rows are subtracted from labels and scores.
+    The first two columns are weight and score of all rows. The others are weight, label, score,
+    label x score, and score squared of labelled rows. The means over labelled rows are subtracted
+    from labels and scores.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,

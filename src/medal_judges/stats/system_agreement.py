@@ -29,9 +29,8 @@ MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 def pairwise_accuracy(
     people: Values, judge: Values, systems: npt.NDArray[np.intp]
 ) -> Estimate:
-    """Returns the share of pairs of systems that the judge's means order as people's means do. A
-    pair also counts if both sides tie it. The 95% interval is for other systems like these: each
-    system is left out in turn.
+    """Returns the share of pairs of systems that people's means and the judge's means order alike
+    or both tie. The 95% interval is for other systems like these: each system is left out in turn.
 
     ``people`` and ``judge``: labels and scores, shape (rows,). ``systems``: the index of each row's
     system, from 0. The share is undefined for fewer than 3 systems and has no interval for fewer

@@ -189,8 +189,8 @@ def score_members(
 def material_of(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> Material:
-    """Returns what a fit learns from: the ``rows`` that have a label of ``dimension`` and all of
-    ``scores``. Raises CoverageError if there are fewer than MIN_LABELS such rows."""
+    """Returns what a fit learns from: the ``rows`` with a label of ``dimension`` and a value in
+    each column of ``scores``. Raises CoverageError if there are fewer than MIN_LABELS such rows."""
     name = dimension.name
     matrix = np.column_stack(list(scores.values()))
     has_label = np.array([row.has_label(name) for row in rows])

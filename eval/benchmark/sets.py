@@ -36,7 +36,8 @@ class BenchmarkSet:
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The judgements of a set by one judge. ``names``: maps a dimension to compare to the judge's
-    name for it. ``scales``: (lowest, highest) of each dimension of the judge that is known."""
+    name for it. ``scales``: (lowest, highest) of each of the judge's dimensions whose scale is
+    known."""
 
     judge: str
     signature: str

@@ -65,9 +65,9 @@ class Aligned:
 class Joined:
     """The rows of a set, each with the judgement of its chat, or None if it was not judged.
 
-    ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each dimension
-    of the judge that is known. ``notes``: how many rows were left out because other chats with
-    their ids were judged.
+    ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each of the
+    judge's dimensions whose scale is known. ``notes``: how many rows were left out because other
+    chats with their ids were judged.
     """
 
     rows: Sequence[LabelledDialogue]

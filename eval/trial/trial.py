@@ -103,10 +103,13 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """``dialogues``: originals, edited versions, controls and translations, by id. ``pairs``: a
-    table with a row for each two dialogues to compare: check, conversation, lang, and their ids.
-    ``after`` is the id of the edited dialogue, ``before`` of the other one. ``notes``: data that is
-    missing on this machine."""
+    """The dialogues of a trial, and the pairs of them to compare.
+
+    ``dialogues``: originals, edited versions, controls and translations, by id. ``pairs``: a table
+    with the columns check, conversation, lang, ``before`` and ``after``. ``after`` is the id of the
+    edited dialogue, and ``before`` the id of the dialogue to compare it with. ``originals``: the
+    number of dialogues before edits. ``notes``: data that is missing on this machine.
+    """
 
     edits: Sequence[Edit]
     dialogues: Mapping[str, Dialogue]

@@ -305,9 +305,9 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, and None if it has
-    more. ``units``: the words for a single row and for a cluster of several rows. ``owner``: text
-    after the unit, such as `` of the first``. ``prefix``: the start of the text."""
+    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, otherwise None.
+    ``units``: the words for a single row and for a cluster of several rows. ``owner``: text after
+    the unit, such as `` of the first``. ``prefix``: the start of the text."""
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None

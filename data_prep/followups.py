@@ -40,10 +40,10 @@ _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itsel
 class PoolGeneration(Config):
     """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
-    Each model of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of
-    each of ``signs``. ``strategy`` is ``selfmap`` if the model that will judge proposes the pool,
-    ``craft`` if other models do, and None if any model may judge. ``judge`` names the model that
-    will judge, for ``craft``.
+    Each model of ``llms`` is asked ``samples`` times for ``count`` follow-ups of each sign in
+    ``signs``. ``strategy`` is ``selfmap`` if the model that will judge proposes the pool, ``craft``
+    if other models do, and None if any model may judge. With ``craft``, ``judge`` names the model
+    that will judge.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(

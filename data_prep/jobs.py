@@ -172,9 +172,9 @@ class _Call(Generic[J]):
 class JobRunner(ABC, Generic[J]):
     """Runs jobs until none has an open question.
 
-    ``active`` has the jobs with an open question. ``waiting`` has the jobs that failed ``failures``
-    times in a row, with the reason. Running the same command again retries them. ``usage`` and
-    ``requests`` are what this run paid for. ``cached`` counts its answers from the cache.
+    ``active`` has the jobs with an open question. ``waiting`` has the reason for each job that
+    failed ``failures`` times in a row. The same command retries these jobs. ``usage`` and
+    ``requests`` are what this run paid for. ``cached`` counts answers from the cache in this run.
     """
 
     def __init__(
@@ -202,8 +202,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin_job(self, id: str) -> J | None:
-        """Returns a new job for ``id``, of which the journal has an answer. Returns None if this
-        run has no such job."""
+        """Returns a new job with the id ``id``, because the journal has an answer to it. Returns
+        None if this run has no such job."""
 
     @abstractmethod
     def make_request(self, job: J) -> ChatRequest:

@@ -179,12 +179,12 @@ def label_file(
     """Labels the dialogues in ``file`` with ``judge`` and writes the results to the folder ``out``.
     Returns the counts, and the report of the judge's scores.
 
-    ``user_judge`` finds malformed users first. Without it users are not checked. Without ``judge``
-    only users are checked, rows keep their labels, and the report is of ``user_judge``.
+    ``user_judge`` finds malformed users first. If it is None, users are not checked. If ``judge``
+    is None, only users are checked, rows keep their labels, and the report is of ``user_judge``.
     ``min_coverage`` is the minimum share of users with a verdict. ``overwrite`` starts again.
-    ``retry_failed`` asks again about failed rows. ``reading`` says how to read ``file``, which is
-    read several times. Raises CoverageError if too few users have a verdict, and the errors of
-    score_to_file.
+    ``retry_failed`` asks again about failed rows. ``reading`` has the options for reading ``file``,
+    which is read several times. Raises CoverageError if too few users have a verdict, and the
+    errors of score_to_file.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
@@ -217,7 +217,7 @@ def label_file(
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
     summary = Summary(dimensions, repeats)
-    write_by_kind(rows(), checks, judgements, out, summary)
+    write_and_count_rows(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -229,7 +229,7 @@ def label_file(
     return summary, report
 
 
-def write_by_kind(
+def write_and_count_rows(
     rows: Iterable[LabelledDialogue],
     checks: Mapping[str, Judgement] | None,
     judgements: Mapping[str, Judgement] | None,
@@ -237,11 +237,11 @@ def write_by_kind(
     summary: Summary,
 ) -> None:
     """Writes ``rows`` to labelled.jsonl, malformed.jsonl and unlabelled.jsonl in ``folder``, and
-    counts them in ``summary``.
+    counts the rows in ``summary``.
 
-    ``checks`` are the judgements of the users, by row id. None: the users were not checked.
-    ``judgements`` are those of the dialogues, by row id. None: rows keep their labels. Raises
-    MedalError if a row has no judgement.
+    ``checks`` maps a row id to the judgement of the user, None if users were not checked.
+    ``judgements`` maps a row id to the judgement of the dialogue, None if rows keep their labels.
+    Raises MedalError if a row has no judgement.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}

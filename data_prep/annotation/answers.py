@@ -30,12 +30,12 @@ _WORDS = {
 def check_answers(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid ``answers`` to ``project``, with values on their scales, and a list of all
-    problems. A problem names the place, says what is wrong and what to type instead.
+    """Returns the valid ``answers`` to ``project``, with their values as numbers, and the texts of
+    all problems.
 
-    A missing value, or a value outside its scale, is a problem and becomes None. An answer is
-    skipped if it has no value, no annotator or an unknown dialogue, or if the dialogue was not
-    assigned to its annotator. Answers of one annotator that contradict each other are skipped too.
+    A value that is missing or outside its scale becomes None and is a problem. An answer is skipped
+    if it has no value, no annotator or an unknown dialogue, or if the dialogue was not assigned to
+    the annotator. Answers of one annotator that contradict each other are skipped too.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)

@@ -82,10 +82,10 @@ def assign_dialogues(
 ) -> dict[str, list[str]]:
     """Returns the dialogue keys of each annotator, in the order to work through them.
 
-    ``langs`` maps a dialogue key to its language, ``annotators`` a name to its languages (empty:
-    all). Each dialogue goes to ``per_dialogue`` annotators of its language, to those with the
-    fewest dialogues so far. Ties are broken at random by ``seed``. Each annotator has a different
-    order. Raises ConfigError if nobody reads a language.
+    ``langs`` maps a dialogue key to a language. ``annotators`` maps a name to the languages that
+    the annotator reads (empty: all). Each dialogue goes to ``per_dialogue`` annotators who read its
+    language and have the fewest dialogues so far. Ties are broken at random by ``seed``. Each
+    annotator has a different order. Raises ConfigError if nobody reads a language.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
     for lang, names in readers.items():
@@ -126,11 +126,11 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """Returns a project to rate ``rows`` on ``dimensions``. If there are ``annotators`` (``NAME``
-    or ``NAME:LANG,LANG``), each row is assigned to ``per_dialogue`` of them. ``seed`` determines
+    """Returns a project to rate ``rows`` on ``dimensions``. With ``annotators`` (``NAME`` or
+    ``NAME:LANG,LANG``), each row is assigned to ``per_dialogue`` annotators. ``seed`` determines
     the order.
 
-    Raises ConfigError if an annotator is malformed, gets no dialogue, or if nobody reads a
+    Raises ConfigError if an annotator is malformed or gets no dialogue, or if nobody reads a
     language. Raises MedalError if there are no rows or a row has level ``turn``.
     """
     if not rows:

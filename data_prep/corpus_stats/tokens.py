@@ -137,11 +137,11 @@ def _is_word(token: str) -> bool:
 
 
 def mtld(tokens: Sequence[str]) -> float | None:
-    """Returns the MTLD of ``tokens`` (McCarthy and Jarvis 2010), a measure of lexical diversity:
-    the mean number of tokens over which the type-token ratio stays above a threshold. It is the
-    mean of a forward and a backward pass. Returns None if no token occurs twice.
+    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010). It
+    is the mean number of tokens over which the type-token ratio stays above a threshold, averaged
+    over a forward and a backward pass. Returns None if no token occurs twice.
 
-    The result equals that of the package lexical-diversity 0.1.1, which the MEDAL paper used and
+    The package lexical-diversity 0.1.1 gives the same number. The MEDAL paper used that package,
     which current setuptools cannot import.
     """
     forward = _count_factors(tokens)

@@ -265,9 +265,9 @@ class DialogueState:
         return self.ended is not None or self.is_accepted_opener
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Applies ``answer``, the answer of the next agent. ``cut`` says whether it was truncated.
-        Returns the rejection, as a line of rejected.jsonl, if this rejects a user's message,
-        otherwise None."""
+        """Applies ``answer``, the answer of the next agent. ``cut`` says whether the answer was
+        truncated. If a user's message is rejected, returns the line of rejected.jsonl. Otherwise
+        returns None."""
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
             return None

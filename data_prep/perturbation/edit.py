@@ -155,7 +155,8 @@ def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def load_table(table: str) -> Mapping[str, Any]:
-    """Returns the table of syllables or of small changes. Unlike other tables it has no splits."""
+    """Returns the table ``nonsense`` (syllables) or ``small_changes``. Unlike the other tables,
+    these two have no splits."""
     return read_yaml(f"perturbation/{table}")
 
 
@@ -227,8 +228,8 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns a random turn of about ``length`` characters that ``accept`` accepts, from
-        another group than that of ``edit``. Returns None if no drawn turn is accepted."""
+        """Returns a random turn of about ``length`` characters that ``accept`` accepts. The turn is
+        not from the group of ``edit``. Returns None if no drawn turn is accepted."""
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -251,12 +252,12 @@ class CannotInject(Exception):
 
 @dataclass
 class Edit:
-    """One issue in one dialogue: an injected version, and a control version without the issue. The
-    two versions differ in nothing else as far as possible.
+    """One issue in one dialogue: an injected version, and a control version without the issue.
+    Otherwise the two versions are as similar as possible.
 
-    ``injected`` and ``control`` map turn indices to the new texts of each version. ``touched`` has
-    the assistant turns with the issue. Both versions edit the same turns. ``how`` is the name of
-    the method. ``strength`` is from 1 to 3.
+    ``injected`` and ``control`` map turn indices to the new texts of each version. Both versions
+    edit the same turns. ``touched`` has the indices of assistant turns with the issue. ``how`` is
+    the name of the method. ``strength`` is from 1 to 3.
     """
 
     dialogue: Dialogue
@@ -297,8 +298,8 @@ class Edit:
         return answers
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """Draws ``count`` of ``options`` without repeats, or all if there are fewer. Keeps their
-        order."""
+        """Draws ``count`` of ``options`` without repeats, in the order of ``options``. Draws all if
+        there are fewer."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 

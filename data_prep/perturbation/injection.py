@@ -109,17 +109,17 @@ def injected_rows(
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
     """Yields clean rows first. Then, for each of ``issues``, yields injected rows, each followed by
-    its control. ``counts`` is updated.
+    its control.
 
     For each issue, dialogues are tried in random order and at random strength, until there are
     ``per_issue`` pairs (None: all dialogues). ``clean_count`` is the number of clean rows (None:
     ``per_issue``). The draws depend on ``seed``, the id of the dialogue and the issue, not on the
-    order of ``dialogues``. Text of other conversations is taken from ``dialogues``. So pass the
-    conversations of one split only, and that ``split``, which also selects the sentences.
+    order of ``dialogues``. ``split`` selects the sentences. Text of other conversations comes from
+    ``dialogues``, so pass conversations of one split only. ``counts`` is updated.
 
     All labels are new. A clean row is 0 for all issues, which only means that none was injected. An
-    injected row is 1 for its issue, and its control 0. Both are 0 for the issues in ``UNTOUCHED``.
-    Raises ConfigError if an issue is unknown.
+    injected row is 1 for its issue, and the control is 0. Both are 0 for the issues in
+    ``UNTOUCHED``. Raises ConfigError if an issue is unknown.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
@@ -383,9 +383,8 @@ def _control_text(edit: Edit, like: str, used: list[str]) -> str:
 
 
 def _inject_irrelevance(edit: Edit) -> None:
-    """Injects irrelevant: an off-topic sentence at strength 1, otherwise turns of other
-    conversations in place of answers. They share no content word with the turns around the
-    answer."""
+    """Injects irrelevant. Strength 1 inserts an off-topic sentence. Otherwise answers are replaced
+    by turns of other conversations that share no content word with the turns around the answer."""
     if edit.strength == 1:
         _inject_off_topic(edit)
         return

@@ -308,8 +308,8 @@ def make_contexts(
 
 def draw_from_config(config: SeedsConfig, seed: int) -> list[Draw]:
     """Draws ``config.n`` contexts without language by ``seed``, from the scenes and personas that
-    ``config`` names. Raises ConfigError if there are too few of them, and DataError if a line of a
-    file is bad."""
+    ``config`` names. Raises ConfigError if there are too few scenes and personas, and DataError if
+    a line of a file is bad."""
     triples = read_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
 
@@ -380,8 +380,8 @@ def draw_contexts(
 def add_languages(
     draws: Sequence[Draw], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns each of ``draws`` in each of ``languages``. The countries of a language are balanced.
-    ``seed`` determines their order.
+    """Returns one context for each of ``draws`` and each of ``languages``. The countries of a
+    language are balanced. ``seed`` determines their order.
 
     Raises ConfigError if a language is unknown or repeated.
     """

@@ -108,8 +108,8 @@ def get_source(name: str) -> Source:
 
 
 def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
-    """Returns the rows of the spec ``text`` as a list. Arguments and errors are those of
-    ``stream_rows``."""
+    """Returns the rows of the spec ``text`` as a list. ``how`` has the arguments of
+    ``stream_rows``, which raises the same errors."""
     return list(stream_rows(text, **how))
 
 

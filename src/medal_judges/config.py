@@ -25,8 +25,8 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def packaged_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge ``name`` if its weights are in the package (PACKAGED), else
-    None. A folder of that name in the working directory is written ``./NAME``, or given as a
+    """Returns the folder of the judge ``name`` if the package contains its weights (PACKAGED),
+    otherwise None. For a folder of that name in the working directory, write ``./NAME`` or pass a
     Path."""
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))

@@ -55,7 +55,7 @@ def safe_cell(cell: object) -> object:
 
 
 class MedalError(Exception):
-    """Base of all errors that the user can fix; ``hint`` says what to do or to type.
+    """Base of all errors that the user can fix. ``hint`` says what to do or to type.
 
     >>> from medal_judges import MedalError, read_dialogues
     >>> try:
@@ -152,7 +152,7 @@ def install_command(extra: str) -> str:
 
 
 class MissingExtraError(MedalError):
-    """An optional dependency is missing; ``hint`` names the extra to install."""
+    """An optional dependency is missing. ``hint`` names the extra to install."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(

@@ -132,9 +132,8 @@ def score_chats(
     max_cost: float | None = None,
     name: str = "chats",
 ) -> ScoredChats:
-    """Scores ``chats`` with ``judge``. The judgements are in the order of the chats. ``level`` and
-    ``dimensions`` are those of ``Judge.score``. ``max_cost`` is a limit in US dollars. ``name`` is
-    what errors call the chats."""
+    """Scores ``chats`` with ``judge``, in their order. ``Judge.score`` explains ``level`` and
+    ``dimensions``. ``max_cost`` is a limit in US dollars. Errors call the chats ``name``."""
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))

@@ -134,13 +134,13 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns the column map of the mapping ``columns`` (field -> column), changed by the texts of
-    a command line.
+    """Returns a column map from the mapping ``columns`` (field -> column) and the texts of
+    command-line options. A text replaces an entry of the mapping.
 
     ``columns`` may also have the mappings ``roles`` and ``labels``. ``column`` has texts such as
     ``id=conversation_id``, ``label`` texts such as ``Qualität=overall:1..7``, and ``role`` texts
-    such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown, if it has no value,
-    or if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
+    such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown or has no value, or
+    if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
     """
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}

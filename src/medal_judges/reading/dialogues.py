@@ -165,7 +165,7 @@ class ChatFileConfig(Config):
         return self
 
     def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns those of ``rows`` whose language is in ``langs``, or all rows if ``langs`` is
+        """Returns the rows in one of the languages ``langs``, or all ``rows`` if ``langs`` is
         empty. Raises ConfigError if no row is in one of ``langs``."""
         if not self.langs:
             return list(rows)
@@ -332,9 +332,9 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams the dialogues of ``source`` with their labels. The arguments are those of
-    ``read_dialogues``. Labels come from the field ``labels`` and from the label columns in
-    ``columns``. A row may have none."""
+    """Streams the labelled dialogues of ``source``. The arguments are as in ``read_dialogues``.
+    Labels come from the field ``labels`` and from the label columns in ``columns``. A row may have
+    no labels."""
     return stream_labelled(source, ReadOptions(**options), reading)
 
 

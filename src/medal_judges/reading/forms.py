@@ -63,8 +63,8 @@ class Row:
         return lookup(self.record, column)
 
     def take_text(self, field: str) -> str | None:
-        """Returns the text of ``field``, and marks its column as used. Returns None for any other
-        type, whose column then becomes metadata."""
+        """Returns the text of ``field``, and marks its column as used. If the value is not a text,
+        returns None, and the column becomes metadata."""
         column = self.columns.column(self.record, field) or field
         value = as_text(lookup(self.record, column))
         if not isinstance(value, str):

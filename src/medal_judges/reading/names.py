@@ -72,7 +72,7 @@ def find_key(record: Record, field: str) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns those of ``keys`` that are usual names of ``field``, in the order of NAMES."""
+    """Returns the ``keys`` that are usual names of ``field``, in the order of NAMES."""
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):

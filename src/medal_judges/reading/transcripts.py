@@ -53,8 +53,8 @@ def may_begin_transcript(line: str) -> bool:
 def split_transcript(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields each chat in ``text``: the number of its first line, and a record with its text as
-    ``messages``.
+    """Yields (line number, record) for each chat in ``text``. The number is of the chat's first
+    line, and the record has the chat's text as ``messages``.
 
     A rule such as ``---`` or ``=== Chat 2 ===`` separates two chats if the next line begins with a
     speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between rule and speaker.

@@ -24,12 +24,12 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Merges the ``rows`` of the chat ``chat_id``, each one turn, into one record.
+    """Merges ``rows``, the turns of the chat ``chat_id``, into one record.
 
-    Returns two mappings. The first is the chat: its messages in order, and the columns with the
-    same value in all rows. Its time is that of the first turn. The second has the columns whose
-    values differ, with all their values. They are not in the chat. ``counts`` counts chats whose
-    times cannot be read. Raises RecordError if a speaker is unknown.
+    Returns two mappings. The first is the chat: its messages in order, the time of the first turn,
+    and every column with the same value in all rows. The second maps each dropped column, in which
+    rows differ, to all its values. ``counts`` counts chats with times that cannot be read. Raises
+    RecordError if a speaker is unknown.
     """
     turns: list[Fields] = []
     used: set[str] = set()

@@ -83,10 +83,10 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds the scores of each of ``labels``: the scores with the same id and the same chat.
+    """Finds the scores of each label in ``labels``: the scores with the label's id and chat.
 
     A reader of files adds a number to a repeated id (``d1#2``). Here ``d1#2`` counts as ``d1``, and
-    the hash of the chat says which score belongs to which label. The order of rows says nothing. If
+    the hash of the chat tells which score belongs to which label. The order of rows is ignored. If
     a score or a label has no hash, a repeated id is not joined. ``may_meet`` can exclude pairs of a
     label and a score, such as pairs of different turns.
     """

@@ -226,9 +226,9 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
 
 
 def judgement_parser() -> Callable[[object], Judgement]:
-    """Returns a function that parses the lines of one file. Call it once for each line, in order: a
-    line without dimensions gets those of the previous line. The function raises RecordError if a
-    line is not a judgement."""
+    """Returns a function that parses the lines of one file. Call it for each line, in order. A line
+    without dimensions gets the dimensions of the previous line. The function raises RecordError if
+    a line is not a judgement."""
     before: tuple[Dimension, ...] = ()
 
     def parse_next(record: object) -> Judgement:
@@ -245,8 +245,8 @@ def to_records(
 ) -> Iterator[dict[str, Any]]:
     """Yields ``judgements`` as the JSON objects of a file's lines.
 
-    A line holds its dimensions only if they differ from those of the previous line. ``before``: the
-    dimensions of the line before the first.
+    A line holds its dimensions only if the previous line has others. ``before``: the dimensions of
+    the line before the first.
     """
     for judgement in judgements:
         yield judgement.to_record(before)

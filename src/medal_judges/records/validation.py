@@ -84,9 +84,8 @@ def _validator_and_fields(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[s
 
 
 def parse_number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float. Raises RecordError for a boolean, for any other type than a
-    number, for NaN, and for a number whose size is LARGEST or above. The error names ``field`` and
-    what was ``expected``."""
+    """Returns ``value`` as a float. Raises RecordError if it is not a number (a boolean is none),
+    is NaN, or is as large as LARGEST. The error names ``field`` and what was ``expected``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     if not abs(value) < LARGEST:

@@ -189,9 +189,9 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
-    """Raises ConfigError if writing to ``out`` would replace a file that the running command reads,
-    a device or a pipe. Finds such a file under any name, also behind a symbolic or hard link.
-    ``option`` names ``out`` in the error."""
+    """Raises ConfigError if writing to ``out`` would replace a device, a pipe, or a file that the
+    running command reads. Symbolic and hard links to such a file are found too. ``option`` names
+    ``out`` in the error."""
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
     # /dev/stdout and /dev/fd/1 are links that a file would replace.

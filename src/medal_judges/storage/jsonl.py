@@ -119,8 +119,8 @@ def parse_line(
 def parse_json(line: str, *, nan_is_null: bool = False) -> object:
     """Returns the value of the JSON text ``line``. With ``nan_is_null``, NaN and infinity are None.
 
-    Raises RecordError if the text is not strict JSON, or if an object has a key twice, of which
-    json.loads would drop the first value.
+    Raises RecordError if the text is not strict JSON, or if an object has a key twice. json.loads
+    would silently drop the first value.
     """
 
     def refuse(name: str) -> None:

@@ -9,7 +9,7 @@ from medal_judges.data_prep.labelling import (
     malformed_reasons,
     with_check,
     with_labels,
-    write_by_kind,
+    write_and_count_rows,
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -58,10 +58,10 @@ def test_a_row_without_a_judgement_is_refused_and_others_do_not_count(
         name: Judgement(name, "judge:u", {"role_confusion": 0.0}) for name in ("a", "b")
     }
     with pytest.raises(MedalError, match="'a'"):
-        write_by_kind([ROW], {"b": checks["b"]}, {}, tmp_path, Summary(ASKED))
+        write_and_count_rows([ROW], {"b": checks["b"]}, {}, tmp_path, Summary(ASKED))
     assert list(tmp_path.iterdir()) == []  # whole files or none
     # The judgement of a row that the file no longer has is no row.
     labels = {"a": Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 2.0})}
     summary = Summary(ASKED)
-    write_by_kind([ROW], checks, labels, tmp_path, summary)
+    write_and_count_rows([ROW], checks, labels, tmp_path, summary)
     assert summary.kinds == {"labelled": 1} and len(summary.users) == 1

@@ -56,7 +56,7 @@ class PoolGeneration(Config):
     samples: int = Field(default=4, ge=1)
 
     @model_validator(mode="after")
-    def _judge_fits(self) -> PoolGeneration:
+    def _check_judge(self) -> PoolGeneration:
         if self.strategy == "selfmap" and len(self.llms) != 1:
             raise ValueError("give llms one model for selfmap: the one that will judge")
         names = [

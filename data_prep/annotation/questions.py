@@ -143,7 +143,7 @@ def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
     """Returns one question for each of ``dimensions``, in the words of ``guidelines``. Raises
-    ConfigError if the number of grades differs from the number of levels."""
+    ConfigError if the guidelines do not describe exactly the levels of a dimension's scale."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

@@ -136,7 +136,7 @@ class GenerateConfig(Config):
     per_call: int = Field(default=256, ge=1)
 
     @model_validator(mode="after")
-    def _distinct(self) -> GenerateConfig:
+    def _check_languages(self) -> GenerateConfig:
         if len(set(self.languages)) < len(self.languages):
             raise ValueError("languages: give each language once")
         return self

@@ -155,7 +155,7 @@ def injected_rows(
             rng = np.random.default_rng(stable_hash(seed, row.id, issue))
             strength = STRENGTHS[int(rng.integers(len(STRENGTHS)))]
             try:
-                pair = inject(
+                pair = inject_pair(
                     row,
                     issue,
                     strength=strength,
@@ -170,7 +170,7 @@ def injected_rows(
             yield from pair
 
 
-def inject(
+def inject_pair(
     row: LabelledDialogue,
     issue: str,
     *,

@@ -21,7 +21,7 @@ from medal_judges.data_prep.perturbation.edit import (
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
-    inject,
+    inject_pair,
     injected_rows,
 )
 from medal_judges.reading.dialogues import read_labelled
@@ -141,7 +141,7 @@ def pairs(
 def one(
     dialogue: Dialogue, issue: str, strength: int, seed: int = 0
 ) -> tuple[LabelledDialogue, LabelledDialogue]:
-    return inject(
+    return inject_pair(
         LabelledDialogue(dialogue, {}, {}, group=dialogue.id),
         issue,
         strength=strength,

@@ -222,8 +222,8 @@ class ReadingReport:
                 stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts on standard error. Without ``always``, prints nothing if no row was
-        skipped or changed and there is nothing to check."""
+        """Prints the counts, notes and first problems on standard error. Without ``always``, prints
+        nothing if there is only the number of dialogues to print."""
         lines = [f"{self.read:,} dialogues read"]
         if self.count:
             lines[0] += f", {self.count:,} bad rows left out"
@@ -314,9 +314,9 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
     response, and more.
 
-    A missing id is made from the content. If given, the counter ``folded`` is increased by the
-    parts that are not text of the user or the assistant, such as thoughts. Raises RecordError that
-    names the field if the record cannot be read.
+    A missing id is made from the content. ``folded``, a counter, is updated with the parts that are
+    not text of the user or the assistant, such as thoughts. Raises RecordError that names the field
+    if the record cannot be read.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content

@@ -68,10 +68,9 @@ def read_messages(
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
     ``lang``, ``source``, ``models``, ``context`` and ``meta`` are fields of the Dialogue. Without
-    ``id`` the id is a hash of the turns. If given, the counter ``folded`` is increased by the parts
-    that are not text of the user or the assistant. Raises RecordError if a message has an unknown
-    role or part, or if no message has text. The error names message and field
-    (``messages[3].role``).
+    ``id`` the id is a hash of the turns. ``folded``, a counter, is updated with the parts that are
+    not text of the user or the assistant. Raises RecordError if a message has an unknown role or
+    part, or if no message has text. The error names message and field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}

@@ -146,9 +146,7 @@ def require_labellable(
         count += 1
         with_labels += bool(row.labels)
         if row.level != "dialogue":
-            problem = (
-                f"row {row.id!r} is about one turn; medal label judges whole dialogues"
-            )
+            problem = f"row {row.id!r} is about one turn, and medal label judges whole dialogues"
             raise MedalError(
                 problem, hint="To judge last answers, type: medal score --level last"
             )

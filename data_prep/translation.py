@@ -62,7 +62,7 @@ def _parse_object(answer: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise UnusableError("the answer is not one JSON object and nothing else")
+        raise UnusableError("the answer is not one JSON object alone")
     return value
 
 

@@ -48,5 +48,5 @@ def estimate_sentence(dialogues: int, e: CostEstimate) -> str:
         price = f"at most ${e.money:.4f}"
     return (
         f"{dialogues} dialogues: {e.requests} requests ({e.kept} more are in the cache)\n"
-        f"at most {e.input} tokens in and {e.output} out; nothing was sent\n{price}"
+        f"at most {e.input} tokens in and {e.output} out. Nothing was sent\n{price}"
     )

@@ -179,4 +179,4 @@ def cached_answers(judges: Sequence[Judge]) -> str | None:
     if not cached_count:
         return None
     total = cached_count + sum(count["asked"] for count in counts)
-    return f"{cached_count} of {total} answers served from the cache; --no-cache asks for all"
+    return f"{cached_count} of {total} answers come from the cache. To ask for all, type --no-cache"

@@ -88,7 +88,7 @@ class EarlierJudgements:
             self.path.unlink()
             return
         logger.warning(
-            "%d dialogues that were scored earlier are not in this input; %s holds their scores "
+            "%d dialogues that were scored earlier are not in this input. %s keeps their scores "
             "for a run that reads them again",
             len(self._entries),
             self.path,

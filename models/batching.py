@@ -97,7 +97,9 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error) or len(batch) == 1:
             raise
-        logger.warning("out of memory with a batch of %d; halving it", len(batch))
+        logger.warning(
+            "out of memory with a batch of %d, which is now halved", len(batch)
+        )
     # Outside the except block: the traceback would keep the failed batch's tensors alive.
     import gc
 

@@ -172,7 +172,7 @@ class TrainConfig(Config):
         for name in ("args", "early_stopping_patience", "start"):
             if getattr(self, name):
                 raise ValueError(
-                    f"{name} is for judges trained by steps; one of family {self.model.family} is "
-                    "fitted at once, each dimension by itself: leave it out"
+                    f"{name} is for judges trained by steps. Leave it out: one of family "
+                    f"{self.model.family} is fitted at once, each dimension by itself"
                 )
         return self

@@ -87,7 +87,7 @@ def _find_misplacement(answer: Answer, project: Project) -> str | None:
         )
     if not answer.annotator:
         return (
-            "field 'annotator': expected the annotator's name, got nothing; type a name"
+            "field 'annotator': expected the annotator's name, got nothing. Type a name"
         )
     assigned = project.assignments
     if assigned and answer.annotator not in assigned:

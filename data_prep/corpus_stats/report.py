@@ -244,7 +244,7 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
         pairs.append(("labels by", f"{labeller} ({count} rows)"))
     for kind in ("failed", "malformed"):
         if stats.counts[kind]:
-            pairs.append((kind, f"{stats.counts[kind]} rows; they are counted"))
+            pairs.append((kind, f"{stats.counts[kind]} rows, which are counted"))
     for speaker in ("chatbot", "user"):
         count = stats.rows[speaker].nunique()
         if count > MAX_NAMES:

@@ -96,7 +96,7 @@ def _load_spacy(lang: str) -> Lemmatiser:
         if unit_of(lang) == "words":
             return load_lemmatiser(lang, lemmas=False)
         needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
-        return Lemmatiser(f"not split (no spaces between words; {needed})", None)
+        return Lemmatiser(f"not split (no spaces between words, {needed})", None)
     pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
     try:
         nlp.initialize()

@@ -38,8 +38,8 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import write_json
 
 _REVERSED = (
-    "labels fall as the judge's scores rise; if a low label is a good one, turn the labels round, "
-    "or the aligned judge gives good chats low scores"
+    "labels fall as the judge's scores rise. If a low label is a good one, turn the labels round. "
+    "If not, the aligned judge gives good chats low scores"
 )
 Scores = Mapping[str, Floats]  # by MEMBER:DIMENSION, [n] on [0, 1]
 

@@ -28,7 +28,6 @@ from medal_judges.report.table import (
     Table,
     estimate_text,
     interval_text,
-    percent_text,
     unique_slugs,
 )
 from medal_judges.stats.intervals import MIN_ROWS, OTHERS, THESE, Estimate
@@ -115,7 +114,7 @@ def _printout(
     else:
         answer += f" {best.judge} has the highest {name} with people, "
         answer += estimate_text(estimate)
-        answer += f" ({best.n} rows, coverage {percent_text(best.scored / best.n)})."
+        answer += f" ({best.scored} of {best.n} rows)."
     with_interval: Sequence[str] = ()
     if len(tasks) == 1:
         table = dimension_table(tasks[0])

@@ -32,11 +32,11 @@ _COLUMNS = (
     "Source",
 )
 _NOTE = (
-    "The paper's figures beside those of this run by the same model. A row that differs in "
-    "anything does not reproduce the paper's."
+    "The paper's numbers beside those of this run by the same model. A row that differs in "
+    "anything does not reproduce the paper's number."
 )
 _LEGEND = (
-    "\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not significant "
+    "\n\nρ is Spearman's, r Pearson's. ns marks numbers that the paper calls not significant "
     "(p > 0.05)."
 )
 Place = tuple[str, str, str]  # set, its dimension, judge
@@ -129,7 +129,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
             if not measured:
                 reason = "not among our judges"
                 if judges:
-                    reason = "no figure of this model in this run"
+                    reason = "this model was not run"
                 differs = _differs_text(published["differs"])
                 lines.append([*theirs, reason, None, None, None, differs, source])
             for row, model, marks in measured:

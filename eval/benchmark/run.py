@@ -148,7 +148,7 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
         if curated_count:
             run.notes.append(
                 f"set {part.name}: {curated_count} of {len(loaded.rows)} rows were selected by "
-                "medal curate; the figures are of the selection, not of its pool"
+                "medal curate. The results hold for the selection, not for its pool"
             )
         run.sets[part.name] = loaded
         run.answers[part.name] = []
@@ -235,7 +235,7 @@ def _score_sets(
             if trained_count:
                 run.notes.append(
                     f"judge {config.name} was trained on {trained_count} of {len(dialogues)} chats "
-                    f"of {name}: its figures there are too high"
+                    f"of {name}: its results there are too high"
                 )
             score_options = ScoreOptions(
                 level="dialogue" if data.level == "dialogue" else "last",
@@ -388,8 +388,8 @@ def _match_dimensions(
     missing = [name for name in names.values() if name not in judge_dimensions]
     if missing:
         run.notes.append(
-            f"judge {config.name} has no {', '.join(missing)}: not shown on {set_name} "
-            f"(it has {', '.join(judge_dimensions)}; set `dimensions: {{{missing[0]}: NAME}}`)"
+            f"{config.name} has no {', '.join(missing)} on {set_name}. If they have other names, "
+            f"write `dimensions: {{{missing[0]}: NAME}}` ({', '.join(judge_dimensions)})"
         )
     return {
         name: own_name

@@ -134,7 +134,7 @@ def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
     )
     if moments.isna().all():
         raise ConfigError(
-            f"--over {texts.name}: no row has a time; the first is {texts.dropna().iloc[0]!r}",
+            f"--over {texts.name}: no row has a time. The first has {texts.dropna().iloc[0]!r}",
             hint="Write times as 2026-03-14T09:05:00Z (ISO 8601) or as seconds since 1970",
         )
     periods = moments.dt.tz_localize(None).dt.to_period(_FREQUENCIES[unit])

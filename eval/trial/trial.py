@@ -49,7 +49,7 @@ _TOLERANCE = EQUAL * (_HIGH - _LOW)
 _PAIR = ["check", "conversation", "lang", "before", "after"]
 _LEAD = (
     "The mean change of the score by an edit, in points from 1 (poor) to 5, with its 95% interval. "
-    f"Red: the whole interval is beyond {BOUND} points in the wrong direction; a fault is red "
+    f"Red: the whole interval is beyond {BOUND} points in the wrong direction. A fault is red "
     "unless the whole interval is below 0."
 )
 _TRANSLATED = "The same dialogue in another language, against English."
@@ -427,7 +427,9 @@ def _answer_sentence(result: TrialResult) -> str:
     if few:
         text += f" ({few} have fewer than {MIN_PAIRS} pairs)"
     if red:
-        text += f": {', '.join(red)}"
+        text += f": {', '.join(red[:3])}"
+    if len(red) > 3:
+        text += f" and {len(red) - 3} more"
     return shorten(f"{text}.")
 
 

@@ -137,7 +137,7 @@ def _check_turns(values: Iterable[object], limit: int) -> None:
     ``limit`` entries in total."""
     turns = sum(len(value) for value in values if isinstance(value, list | tuple))
     if turns > limit:
-        raise HTTPException(413, f"{turns} turns in one request; at most {limit}")
+        raise HTTPException(413, f"{turns} turns in one request. Send at most {limit}")
 
 
 class ServeMetrics:

@@ -263,8 +263,8 @@ class BasePromptedJudge(Judge):
             request.tokens = length(view.start)
         if request.tokens > budget and view.failure is None:
             view.failure = (
-                f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
-                f"of {self.answer_tokens} tokens {budget + self.answer_tokens} fit"
+                f"a prompt of {request.tokens} tokens with the last turn alone. "
+                f"{budget + self.answer_tokens} fit with an answer of {self.answer_tokens} tokens"
             )
         dropped = view.turns[: view.start]
         request.truncated_turns = len(dropped) - dropped.count(None)

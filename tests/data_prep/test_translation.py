@@ -117,7 +117,7 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         ("DROP", "the entry '2_assistant' is missing"),
         ("EMPTY", "turn 1 (user) is empty"),
         ("LEAVE", "turn 1 (user) was left in the original language"),
-        ("PROSE", "the answer is not one JSON object and nothing else"),
+        ("PROSE", "the answer is not one JSON object alone"),
     ],
 )
 def test_another_structure_is_a_failure_with_its_reason(

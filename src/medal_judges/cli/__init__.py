@@ -168,7 +168,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if sys.flags.optimize > 1:
-        sys.exit("error: transformers does not work under python -OO; leave -OO out")
+        sys.exit("error: transformers does not work under python -OO. Leave -OO out")
     debug = "--debug" in sys.argv
     try:
         app()

@@ -94,6 +94,6 @@ def _print_counts(run: GenerationRun, before: int) -> None:
         typer.echo(f"waits: {id}: {reason}", err=True)
     if run.waiting:
         typer.echo(
-            f"{len(run.waiting)} dialogues wait; run the same command again to resume them",
+            f"{len(run.waiting)} dialogues wait. Type the same command again to resume them",
             err=True,
         )

@@ -606,8 +606,8 @@ class _Reader:
 def _unknown_form(record: Record) -> RecordError:
     names = ", ".join(map(str, list(record)[:20]))
     expected = (
-        "a chat in a known form, such as a list of {role, content} under messages; --column "
-        f"assigns its fields ({names}): --column id=NAME --column role=NAME --column "
+        "a chat in a known form, such as a list of {role, content} under messages. Name its "
+        f"columns with --column ({names}): --column id=NAME --column role=NAME --column "
         "content=NAME for one turn a row (in YAML: columns: {id: NAME, ...})"
     )
     return RecordError("(row)", expected, dict(record))

@@ -488,7 +488,7 @@ def add_interval(
     if value is None:
         return estimate
     if not reason and not scale.low < value < scale.high:
-        reason = "no interval: the figure is at the end of its range"
+        reason = "no interval: the result is at the end of its range"
     if reason:
         return replace(estimate, reason=reason)
     position = scale.to(value)

@@ -32,10 +32,10 @@ SETS = {
 }
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
-    "`boxed`, the judge in the package": "`boxed` (22M), in the package",
+    "`boxed`, the judge in the package": "`boxed` (22M)",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
-    "`contrast`": "`contrast` (135M, nothing trained)",
-    "`multilingual`": "`multilingual` (118M, ten languages), in the package",
+    "`contrast`": "`contrast` (135M, likelihood of user reactions)",
+    "`multilingual`": "`multilingual` (118M)",
     "`geval`": "`geval` with the model of `contrast`",
 }
 # ConTurE's ratings helped to choose these judges (settings.md), and dstc9's test has its dialogues.

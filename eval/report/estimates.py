@@ -298,7 +298,7 @@ def _check_gate(
         bound = "at most"
         is_failed, is_passed = low > limit + tolerance, high <= limit + tolerance
     verdict: Verdict = "undecided"
-    reason = " (more chats are needed)"
+    reason = " (more dialogues are needed)"
     if is_failed or is_passed:
         verdict = "failed" if is_failed else "passed"
         reason = ""

@@ -101,7 +101,7 @@ def report_page(
     tables: dict[str, Table | Sheet] = {"estimates": estimates_sheet(estimates)}
     if worst:
         tables["worst"] = worst_sheet(scores, worst)
-    counts = [(scores.frame["id"].nunique(), "conversation")]
+    counts = [(scores.frame["id"].nunique(), "dialogue")]
     counts.append((len(scores.judged_names), "dimension"))
     return Page(
         name="report",

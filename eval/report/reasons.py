@@ -31,7 +31,7 @@ _PHRASES = {
     "-last_partner": "does not follow the turn before",
     "-centred_mean_partner": "leaves the subject",
     "-follows_answer": "answers another question",
-    "-reaction": "sounds like a complaint",
+    "-reaction": "seems to complain",
     "-expected_reaction": "may make the user complain",
 }
 # Features that are 0 for the first turn, because no turn is before it.

@@ -115,8 +115,8 @@ class Scores:
 
     @property
     def unit(self) -> str:
-        """Returns what a row is: ``judged turn`` or ``conversation``."""
-        return "judged turn" if self.frame["turn"].notna().any() else "conversation"
+        """Returns what a row is: ``judged turn`` or ``dialogue``."""
+        return "judged turn" if self.frame["turn"].notna().any() else "dialogue"
 
     def is_share(self, name: str) -> bool:
         """Returns whether the dimension ``name`` is binary. Its estimate is then a share of rows,
@@ -191,7 +191,7 @@ def scores_from_frame(
         dimensions=scales,
         scores=scores,
         clusters=clusters.astype(np.int64),
-        cluster_name=cluster or "conversation",
+        cluster_name=cluster or "dialogue",
         columns=columns,
     )
     missing = {name: columns[name].isna() for name in dict.fromkeys([*by, *names])}

@@ -93,8 +93,7 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert (
-        "prediction-powered inference" in page
-        and "167 of 1,000 conversations have" in page
+        "prediction-powered inference" in page and "167 of 1,000 dialogues have" in page
     )
     assert "overall is 3.1" in page and "human labels correct it" in page
     lines = (tmp_path / "tables" / "estimates.csv").read_text().splitlines()

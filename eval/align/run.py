@@ -72,7 +72,7 @@ def align(
     Traceback (most recent call last):
         ...
     medal_judges.errors.ConfigError: 12 chats have a label of 'overall', at least 20 are needed
-      label more chats; labels in the file: overall
+      Label more chats. The file has labels of: overall
     """
     folder = None if out is None else Path(out)
     if folder is not None and (folder / "judge.json").is_file():

@@ -64,7 +64,7 @@ def test_show_a_package() -> None:
     result = medal("show", "chitchat:test", "--n", "1")
     assert result.exit_code == 0
     assert "licence: MIT" in result.output and "Both sides are people." in result.output
-    assert "rows; {'test'" in result.output and "\n  user: " in result.output
+    assert "(split: count): {'test'" in result.output and "\n  user: " in result.output
 
 
 def test_show_names_the_files_that_are_here_and_those_that_are_not(

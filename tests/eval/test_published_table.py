@@ -75,7 +75,7 @@ def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -
         {"o3": measured["counting"], "GPT-4.1": measured["gpt-4.1 (published)"]}
     )
     others = {line["Our model"] for line in lines if not line["Our ρ"]}
-    assert others == {"no figure of this model in this run"}
+    assert others == {"this model was not run"}
     assert PUBLISHED in (folder / "out/report.html").read_text("utf-8")
     assert "o3" in (folder / "out/report.html").read_text("utf-8")
 
@@ -95,7 +95,7 @@ def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
     assert done.exit_code == 0, done.exception
     assert "judge absent left out" in done.stdout
     assert {line["Our model"] for line in published_lines(folder)} == {
-        "no figure of this model in this run"
+        "this model was not run"
     }
     notes = [value for label, value in results(folder)["facts"] if label == "Note"]
     (note,) = [value for value in notes if value.startswith("judge absent left out")]

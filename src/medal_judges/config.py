@@ -19,7 +19,7 @@ BOXED = "boxed"  # the default judge
 MULTILINGUAL = "multilingual"
 PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
 _LARGEST = 1 << 20  # bytes of a YAML file
-_MOST_ALIASES = 200
+_MOST_ALIASES = 50
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
@@ -254,8 +254,9 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         is_alias = isinstance(event, yaml.AliasEvent)
         self.aliases += is_alias
-        if is_alias and (self.anchors_around or self.aliases > _MOST_ALIASES):
-            problem = f"*{event.anchor}: too many aliases, or nested. Write the value in its place"
+        tag = getattr(event, "tag", None)
+        if tag or (is_alias and (self.anchors_around or self.aliases > _MOST_ALIASES)):
+            problem = f"{tag or event.anchor}: a tag, too many aliases, or nested. Write the value"
             raise yaml.YAMLError(problem)
         anchored = not is_alias and event.anchor is not None
         self.anchors_around += anchored

@@ -3,8 +3,9 @@ a bound of memory."""
 
 from __future__ import annotations
 
+import gzip
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
 from medal_judges.reading import containers
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
+from medal_judges.storage.jsonl import read_records
 
 TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml."
 MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -28,8 +30,7 @@ def row(*texts: str) -> str:
 
 HEAD = row("prompt", "response", "key", "annotator", "overall")
 ROW = row("hi", "x", "d1", "ana", "3")
-# text, or (begin, repeated, times, end)
-Parts = dict[str, str | tuple[str, str, int, str]]
+Parts = dict[str, str]
 
 
 def workbook(
@@ -62,67 +63,38 @@ def workbook(
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for name, part in (parts | changed).items():
-            with packed.open(name, "w", force_zip64=True) as stream:
-                stream.writelines(pieces(part))
+            packed.writestr(name, part)
     return path
 
 
-def pieces(part: str | tuple[str, str, int, str]) -> Iterator[bytes]:
-    if isinstance(part, str):
-        yield part.encode()
-        return
-    begin, again, times, end = part
-    block = max(1, (1 << 20) // len(again))
-    yield begin.encode()
-    for start in range(0, times, block):
-        yield (again * min(block, times - start)).encode()
-    yield end.encode()
+def sheet(rows: str, before: str = HEAD) -> Parts:
+    content = f"<worksheet {MAIN}><sheetData>{before}{rows}</sheetData></worksheet>"
+    return {"xl/worksheets/s.xml": content}
 
 
-def sheet(inside: str, times: int, before: str = HEAD, after: str = "") -> Parts:
-    begin = f"<worksheet {MAIN}><sheetData>{before}"
-    return {
-        "xl/worksheets/s.xml": (
-            begin,
-            inside,
-            times,
-            f"{after}</sheetData></worksheet>",
-        )
-    }
+LAUGHS = '<!ENTITY l0 "ha">' + "".join(
+    f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10)
+)
 
 
-def texts(inside: str, times: int, name: str = "xl/sharedStrings.xml") -> Parts:
-    return {name: (f"<sst {MAIN}>", inside, times, "</sst>")}
+def entity(declared: str, text: str) -> Parts:
+    (content,) = sheet(row(text)).values()
+    return {"xl/worksheets/s.xml": f"<!DOCTYPE w [{declared}]>{content}"}
 
 
-LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
 # Kind -> the file, made ``size`` megabytes large unpacked.
 WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
-    "texts": lambda p, mb: workbook(p, texts("<si><t>x</t></si>", mb << 16)),
-    "rows": lambda p, mb: workbook(p, sheet("<row/>", mb * 175_000)),
-    "one cell": lambda p, mb: workbook(
-        p,
-        sheet(
-            "x" * 1024,
-            mb << 10,
-            f'{HEAD}<row><c t="inlineStr"><is><t>',
-            "</t></is></c></row>",
-        ),
-    ),
-    "a billion laughs": lambda p, mb: workbook(
+    "texts": lambda p, mb: workbook(
         p,
         {
-            "xl/worksheets/s.xml": f'<!DOCTYPE w [<!ENTITY l0 "ha">{LAUGHS}]><worksheet'
-            f" {MAIN}><sheetData>{row('&l9;')}</sheetData></worksheet>"
+            "xl/sharedStrings.xml": f"<sst {MAIN}>{'<si><t>x</t></si>' * (mb << 16)}</sst>"
         },
     ),
+    "rows": lambda p, mb: workbook(p, sheet("<row/>" * (mb * 175_000))),
+    "one cell": lambda p, mb: workbook(p, sheet(row("x" * (mb << 20)))),
+    "a billion laughs": lambda p, mb: workbook(p, entity(LAUGHS, "&l9;")),
     "a file of the machine": lambda p, mb: workbook(
-        p,
-        {
-            "xl/worksheets/s.xml": f'<!DOCTYPE w [<!ENTITY l SYSTEM "file:///etc/passwd">]>'
-            f"<worksheet {MAIN}><sheetData>{HEAD}<row>"
-            '<c t="inlineStr"><is><t>&l;</t></is></c></row></sheetData></worksheet>'
-        },
+        p, entity('<!ENTITY l SYSTEM "file:///etc/passwd">', "&l;")
     ),
 }
 READ = {
@@ -132,7 +104,7 @@ READ = {
 
 
 def test_a_workbook_in_order_is_read(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "a.xlsx", sheet(ROW, 1000))
+    path = workbook(tmp_path / "a.xlsx", sheet(ROW * 1000))
     assert [len(read(path)) for read in READ.values()] == [1000, 1000]
 
 
@@ -147,6 +119,19 @@ def test_a_workbook_that_comes_to_too_much_is_refused(
         with pytest.raises(DataError) as error:
             read(path)
         assert "a.xlsx" in str(error.value) and "root:" not in str(error.value)
+
+
+GOOD = '{"prompt": "hi", "response": "x"}\n'
+
+
+@pytest.mark.parametrize("again", ["\n", "0\n", " "])
+def test_gzip_that_comes_to_too_much_is_refused(tmp_path: Path, again: str) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress((GOOD + again * 5_000_000).encode()))
+    reading = ReadingReport()
+    for rows in (read_dialogues(path, reading=reading), read_records(path, str)):
+        with pytest.raises(DataError, match="Gunzip it first"):
+            list(rows)
 
 
 def test_a_parquet_file_that_comes_to_too_much_is_refused(tmp_path: Path) -> None:

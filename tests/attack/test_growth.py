@@ -7,16 +7,23 @@ hanging, not a measurement.
 
 from __future__ import annotations
 
+import gzip
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from medal_judges.config import parse_yaml
 from medal_judges.data_prep.followups import parse_list
 from medal_judges.data_prep.generation.protocol import parse_utterance, parse_verdict
+from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.answers import (
@@ -27,10 +34,12 @@ from medal_judges.models.prompted.answers import (
     without_thinking,
 )
 from medal_judges.models.trained_metrics.turn_metric import sentences
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.storage.jsonl import json_line
 
 from ..talks import spoken
+from .test_bombs import HEAD, ROW, sheet, workbook
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
 SEVERAL = [
@@ -92,6 +101,65 @@ def test_no_text_keeps_a_reader_busy(reader: str) -> None:
     for i, atom in enumerate(ATOMS):
         with no_longer_than(20):
             read(_grown(atom, WRAPS[i % len(WRAPS)], length // 4))
+
+
+TURN = '{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
+# A file's beginning, what is repeated (with the number in place of #), and its end.
+FOREIGN = {
+    "rule.txt": ("---", " ", "x\nUser: hi\nBot: yes\n"),
+    "lines.txt": ("", "User: a\r\nBot: b\r\n", ""),
+    "japanese.txt": ("User: a\nBot：", "あ\u2028\u200b", ""),
+    "chats.txt": ("", "---\nUser: a\nBot: b\n", ""),
+    "thoughts.txt": ("User: a\nBot: b", "<think>", ""),
+    "rows.jsonl": ("", f'{{"id": "#", "dialogue": [{TURN}]}}\n', ""),
+    "turns.jsonl": (f'{{"dialogue": [{TURN}', f", {TURN}", "]}"),
+    "text.jsonl": ('{"dialogue": "', "User: a\\nBot: b\\n", '"}'),
+    "keys.jsonl": (f'{{"dialogue": [{TURN}]', ', "k#": 1', "}"),
+    "packed.jsonl.gz": (f'{{"dialogue": [{TURN}]}}\n', "\n", ""),
+    "rows.csv": ("prompt,response\n", "words and words,b\n", ""),
+    "columns.csv": ("prompt,response", ",c#", "\na,b\n"),
+    "quotes.csv": ('prompt,response\na,"', '""\n', ""),
+    "rows.xlsx": ("", ROW, ""),
+    "columns.xlsx": ("<row>", '<c t="inlineStr"><is><t>c#</t></is></c>', "</row>"),
+    "attributes.xlsx": ("<row><c ", 'r="A1" ', "/></row>"),
+    "rows.parquet": ("", "word " * 9, ""),
+    "keys.yaml": ("", f"k#{'x' * 40}: 1\n", ""),
+    "times.yaml": ("a: 1", ":59", ""),
+    "tag.yaml": ("a: !!int 1", ":59", ""),
+    "merges.yaml": ("a: &a {b: 1}\n<<: [{}", ", *a", "]\n"),
+}
+
+
+def _seconds(kind: str, length: int, path: Path) -> float:
+    """Returns how long reading a file of ``kind`` takes, the processor's time."""
+    begin, atom, end = FOREIGN[kind]
+    numbers = range(length // len(atom))
+    again = "".join([atom.replace("#", str(number)) for number in numbers])
+    if path.suffix == ".xlsx":
+        workbook(path, sheet(begin + again + end, HEAD * (kind == "rows.xlsx")))
+    elif path.suffix == ".parquet":
+        texts = [atom] * len(numbers)
+        pq.write_table(pa.table({"prompt": texts, "response": texts}), path)
+    else:
+        content = f"{begin}{again}{end}".encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    start = time.process_time()
+    with suppress(MedalError):
+        if path.suffix == ".yaml":
+            parse_yaml(path.read_text(), "it")
+        else:
+            list(read_dialogues(path, reading=ReadingReport()))
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_the_time_of_a_reader_grows_with_its_file(kind: str, tmp_path: Path) -> None:
+    ratios = []
+    for _ in range(3):
+        sizes = (10_000, 20_000, 40_000, 80_000)
+        short, *_, long = [_seconds(kind, size, tmp_path / kind) for size in sizes]
+        ratios.append(long / max(short, 0.01))
+    assert min(ratios) < 20  # 8 for a linear reader, 64 for a quadratic one
 
 
 def _calls(turns: int) -> int:

@@ -117,19 +117,13 @@ def test_every_file_to_every_command(
         app, files.arguments(command, path, path.with_name("out"))
     )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
-        assert isinstance(done.exception, MedalError), (
-            command,
-            repr(done.exception)[:500],
-        )
+        assert isinstance(done.exception, MedalError), repr(done.exception)[:500]
         assert len(str(done.exception)) < 4000
     assert "\x1b" not in done.output + str(done.exception)
     assert path.read_bytes() == content
-    for written in tmp_path.rglob("*.jsonl"):
-        for text in (
-            written.read_text(encoding="utf-8").split("\n") if written != path else ()
-        ):
-            if text:
-                json.loads(text, parse_constant=refused)
+    for written in {*tmp_path.rglob("*.jsonl")} - {path}:
+        for text in filter(None, written.read_text(encoding="utf-8").split("\n")):
+            json.loads(text, parse_constant=refused)
 
 
 def refused(name: str) -> None:

@@ -39,13 +39,8 @@ def settings(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
     def llm(**more: Any) -> dict[str, Any]:
         server = more.pop("server", None) or serve(delay=0.02)
-        own = {
-            "backend": "openai",
-            "model": "m",
-            "base_url": server.url,
-            "cache": False,
-        }
-        return own | {"prices": str(prices)} | more
+        own = {"backend": "openai", "model": "m", "base_url": server.url}
+        return own | {"cache": False, "prices": str(prices)} | more
 
     return llm
 
@@ -86,18 +81,13 @@ def test_one_judge_on_many_threads(settings: Any) -> None:
 
 def test_trained_judges_on_threads(made_judges: dict[str, Path]) -> None:
     judge = Judge.from_pretrained(made_judges["linear"])
-    alone = [
-        [row.scores["overall"] for row in judge.score(dialogues(n))] for n in range(12)
-    ]
+
+    def scores(number: int) -> list[Any]:
+        return [row.scores["overall"] for row in judged(judge, number)]
+
     with ThreadPoolExecutor(12) as pool:
-        together = list(
-            pool.map(
-                lambda n: [r.scores["overall"] for r in judge.score(dialogues(n))],
-                range(12),
-            )
-        )
-    for a, b in zip(alone, together, strict=True):
-        assert b == pytest.approx(a, abs=1e-5)
+        for n, together in enumerate(list(pool.map(scores, range(12)))):
+            assert together == pytest.approx(scores(n), abs=1e-5)
 
 
 # -- other processes ------------------------------------------------------------------------------

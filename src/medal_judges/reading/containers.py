@@ -8,12 +8,12 @@ on with the next row.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -55,7 +55,7 @@ _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")  # a transcript can have t
 _BEGIN = 1 << 16  # bytes by which a file is recognised
 _MOST_TEXT = 64_000_000  # characters of a transcript
 # Sheets shrink to a tenth or so, a bomb to a thousandth; equal values are once in Parquet.
-_ALWAYS_READ, _SHEET_RATIO, _PARQUET_RATIO = 1 << 22, 100, 1000
+_PARQUET_RATIO = 1000
 _MOST_BATCH = 1 << 30  # bytes
 _MOST_ROWS = 1 << 20  # of a sheet
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -87,17 +87,20 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         ) from error
     kind = kind or _MAGIC.get(begin[:4]) or _detect_container(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
-        problem = "not UTF-8 text: a binary file, or UTF-16"
-        raise DataError(path, None, problem, hint="Save it as UTF-8")
+        raise DataError(
+            path, None, "not UTF-8 text: binary, or UTF-16", hint="Save it as UTF-8"
+        )
     return kind, _read_container(path, stream, kind)
 
 
 def _open_bytes(path: str) -> Any:
     """Opens the file ``path``, or standard input for ``-``. Decompresses gzip."""
     raw: Any = standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
-    stream = io.BufferedReader(raw, _BEGIN)
+    stream: Any = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
-        return gzip.GzipFile(fileobj=stream)
+        if not stream.seekable():
+            stream = io.BytesIO(_read_whole(stream))
+        stream = jsonl.Gzip(fileobj=stream)
     return stream
 
 
@@ -254,13 +257,12 @@ def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> obj
 
 def _column_names(cells: Sequence[object]) -> list[str]:
     """Returns the column names in ``cells``. Raises ConfigError if a name is blank or repeated."""
-    names = []
-    for cell in cells:
-        name = str(cell or "").strip()
-        if not name or name in names:
-            problem = f"a header with a blank name, or with {name!r} twice"
-            raise ConfigError(f"{problem}: {cells}. Rename one column")
-        names.append(name)
+    names = [str(cell or "").strip() for cell in cells]
+    name, times = Counter(["", *names]).most_common(1)[0]
+    if times > 1:
+        raise ConfigError(
+            f"a header with {name!r:.80} twice or blank. Rename a column: {cells!s:.400}"
+        )
     return names
 
 
@@ -278,7 +280,7 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             _column_names(reader.schema_arrow.names)
             groups = range(reader.num_row_groups)
             sizes = [reader.metadata.row_group(i).total_byte_size for i in groups]
-            limit = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
+            limit = max(jsonl.ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
             if max(sum(sizes), 10 * reader.metadata.num_rows) > limit:
                 problem = f"unpacks to more than {limit:,} bytes, or has too many rows"
                 hint = "Save it as .jsonl, which has no such limit"
@@ -366,17 +368,19 @@ def read_workbook_rows(
     try:
         content = io.BytesIO(_read_whole(file))
         parts = zipfile.ZipFile(content).infolist()
-        limit = max(_ALWAYS_READ, _SHEET_RATIO * len(content.getbuffer()))
+        limit = max(jsonl.ALWAYS_READ, jsonl.RATIO * len(content.getbuffer()))
         if sum(part.file_size for part in parts) > min(LARGEST, limit):
-            problem = f"unpacks to more than {min(LARGEST, limit):,} bytes"
+            problem = (
+                f"unpacks to {jsonl.RATIO} times its size, or above {LARGEST:,} bytes"
+            )
             raise DataError(path, None, problem, hint="Save it as .csv")
         workbook = load_workbook(content, read_only=True, keep_links=False)
         for sheet in workbook.worksheets:
             sheet.reset_dimensions()  # the size that a file states can be wrong
             for number, cells in enumerate(sheet.iter_rows(), 1):
                 if number > _MOST_ROWS:
-                    problem = f"has a row beyond {_MOST_ROWS:,}"
-                    raise DataError(path, None, problem, hint="Save it as .csv")
+                    problem = f"has a row beyond {_MOST_ROWS:,}. Save it as .csv"
+                    raise DataError(path, number, problem)
                 if any(cell.data_type == "f" for cell in cells):
                     problem = "a cell holds a formula, whose result is not read"
                     raise DataError(path, number, problem, hint="Save it as .csv")
@@ -417,10 +421,6 @@ def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
         else:
             filled = [_json_value(cell) if _is_filled(cell) else None for cell in cells]
             yield number, dict(zip_longest(header, filled))
-    if not header:
-        raise ConfigError(
-            "the table is empty. Give one whose first row holds column names"
-        )
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {

@@ -64,8 +64,7 @@ def split_transcript(
     lines = text.splitlines()
     starts = [len(lines)]  # line before the first one of each chat, the last chat first
     follows = False  # whether a known speaker's line is next
-    for number in range(len(lines), 0, -1):
-        line = lines[number - 1]
+    for number, line in reversed([*enumerate(lines, 1)]):
         spoken = _split_speaker(line)
         if follows and _RULE.match(line):
             starts.append(number)

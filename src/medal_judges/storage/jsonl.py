@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -23,6 +24,8 @@ Line = Any  # a dict, or an object with ``to_record``
 STDIN = "-"  # standard input
 _HINT = "Correct the line, or delete it"
 _RESTORE = "Restore the file, or start again from the beginning with --overwrite"
+# Text that is unpacked: bytes that are always read, and how often its size it may have.
+ALWAYS_READ, RATIO = 1 << 22, 100
 LONGEST_LINE = 1 << 26  # characters; no real dialogue is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -33,19 +36,31 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
     In mode "r" a byte-order mark is dropped. Bytes that are not UTF-8 become surrogates, so that an
     error can name their line. Raises DataError if there is no such file or it cannot be opened.
     """
-    how = {"encoding": "utf-8", "newline": "\n"}
+    how: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"}
     if mode == "r":
         how = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
         if not Path(path).is_file():
             raise DataError(path, None, "no such file. Check the path")
-    opener: Callable[..., Any] = gzip.open if Path(path).suffix == ".gz" else open
+    opener: Any = Gzip if Path(path).suffix == ".gz" else open
     try:
-        stream: IO[str] = opener(path, mode + "t", **how)
+        return io.TextIOWrapper(opener(path, mode + "b"), **how)
     except OSError as error:
         raise DataError(
             path, None, f"check the file, it cannot be opened: {error.strerror}"
         ) from error
-    return stream
+
+
+class Gzip(gzip.GzipFile):
+    """A file of gzip that is read as text. Text of more than 4 MB may be at most a hundred times as
+    long as what is packed, because a few kilobytes could keep a reader busy for hours."""
+
+    fileobj: Any
+
+    def read1(self, size: int = -1) -> bytes:
+        """Returns the next bytes, at most ``size``. Raises OSError beyond the limit."""
+        if self.tell() > max(ALWAYS_READ, RATIO * self.fileobj.tell()):
+            raise OSError(f"it unpacks to {RATIO} times its size. Gunzip it first")
+        return super().read1(size)
 
 
 def standard_input() -> IO[bytes]:

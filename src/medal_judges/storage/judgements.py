@@ -7,7 +7,6 @@ definition. A table (.csv, .parquet) has the columns of `to_frame`, and the file
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +17,6 @@ from medal_judges.records.dimension import Dimension, merge_dimensions, parse_di
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import (
-    limited_lines,
-    open_text,
-    parse_json,
     read_records,
     write_records,
 )
@@ -50,20 +46,15 @@ def jsonl_path(path: str | Path) -> Path:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether the file ``path`` holds judgements, by its first line. A table holds none if
-    there is no JSONL file beside it. Raises DataError if the file is missing or empty."""
-    lines = jsonl_path(path)
-    if lines != Path(path) and not lines.is_file():
-        return False
+    """Returns whether the file ``path`` holds judgements, by its first line. A missing file holds
+    none, nor does a table without a JSONL file beside it. Raises DataError if the file is empty."""
     try:
-        with open_text(lines) as stream:
-            first = next(filter(str.strip, limited_lines(stream)), None)
-        if first is None:
-            hint = "Give a file of scores or of dialogues"
-            raise DataError(path, None, "the file is empty", hint=hint)
-        record = parse_json(first)
-    except (EOFError, zlib.error, OSError, RecordError, RecursionError):
+        record = next(read_records(jsonl_path(path), lambda record: record), "")
+    except DataError:
         return False
+    if record == "":
+        hint = "Give a file of scores or of dialogues"
+        raise DataError(path, None, "the file is empty", hint=hint)
     return isinstance(record, dict) and isinstance(record.get("scores"), dict)
 
 

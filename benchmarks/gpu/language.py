@@ -56,7 +56,7 @@ def token_counts(llm: LocalModel, groups: Groups) -> tuple[int, int]:
     for group in groups:
         seen: dict[tuple[int, int], int] = {}
         for continuation in group:
-            node, ids = 0, llm.template.sequence(continuation).ids
+            node, ids = 0, llm.template.to_sequence(continuation).ids
             for token in ids:
                 node = seen.setdefault((node, token), len(seen) + 1)
             every += len(ids)

@@ -29,7 +29,7 @@ from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Member,
     MemberConfig,
-    open_member,
+    load_member,
 )
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import LabelledDialogue
@@ -133,14 +133,14 @@ def _members_with_packaged(member: Member) -> dict[str, Member]:
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
         if name != BOXED or member.judge.name != BOXED:
-            members[name] = open_member(name, MemberConfig(path=name))
+            members[name] = load_member(name, MemberConfig(path=name))
     return members
 
 
 def _judge_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     if isinstance(judge, Judge):
         return Member("judge", judge)
-    return open_member("judge", MemberConfig(path=str(judge), options=options))
+    return load_member("judge", MemberConfig(path=str(judge), options=options))
 
 
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
@@ -181,7 +181,9 @@ def score_members(
             file = folder / "judgements.jsonl"
             judgements = judge_once(member.judge, dialogues, file, options)
         for dimension in names:
-            units = [member.unit(judgement, dimension) for judgement in judgements]
+            units = [
+                member.unit_score(judgement, dimension) for judgement in judgements
+            ]
             scores[f"{name}:{dimension}"] = np.array(units, dtype=float)
     return scores
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.llm.protocol import oldest_kept
+from medal_judges.models.llm.protocol import first_fitting_start
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.rendered import RenderedDialogue
 
@@ -65,7 +65,7 @@ class DialogueText:
                 <= self.max_tokens
             )
 
-        start = oldest_kept(len(lines) - 1, fits)
+        start = first_fitting_start(len(lines) - 1, fits)
         text = self.separator.join(lines[start:])
         ids = self._token_ids(text)
         if len(ids) <= self.max_tokens:

@@ -32,7 +32,7 @@ from medal_judges.models.base.judge import (
     judgement_of,
 )
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
-from medal_judges.models.llm.cost import Usage, spent, total_usage
+from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -44,11 +44,11 @@ from medal_judges.models.llm.protocol import (
     chat_messages,
     failed_completion,
     first_turn_that_fits,
+    grouped_likelihoods,
     likelihood_usage,
-    likelihoods_by_owner,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import UnreadError, quote, spoken_from
+from medal_judges.models.prompted.answers import UnreadError, answer_start, quote
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, filled_details
@@ -98,7 +98,7 @@ class _Run:
     usages: list[Usage] = field(default_factory=list)
 
 
-def select(
+def select_follow_ups(
     llm: LanguageModel,
     dialogues: Sequence[tuple[str, Sequence[Message]]],
     pool: FollowUpPool,
@@ -127,7 +127,7 @@ def select(
             shuffled.append(_shuffled_run(prompt, values, pool, seeds))
         runs_by_dialogue.append(shuffled)
     every_run = list(chain.from_iterable(runs_by_dialogue))
-    _ask(llm, every_run, SELECTION_TOKENS)
+    _ask_runs(llm, every_run, SELECTION_TOKENS)
     unread = []
     for run in every_run:
         if run.chosen is None and not run.answer.failed:
@@ -135,7 +135,7 @@ def select(
             run.question = f"{run.question}\n\n{again}".rstrip()
             unread.append(run)
     more_tokens = min(MORE_TOKENS * SELECTION_TOKENS, llm.context // 4)
-    _ask(llm, unread, max(SELECTION_TOKENS, more_tokens))
+    _ask_runs(llm, unread, max(SELECTION_TOKENS, more_tokens))
     return [_common_selection(shuffled) for shuffled in runs_by_dialogue]
 
 
@@ -155,7 +155,7 @@ def _shuffled_run(
     return _Run(prompt.text("user", values), order, options)
 
 
-def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
+def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
     """Asks ``llm`` the question of each of ``runs``, and sets the answer and the choice of each
     run."""
     if not runs:
@@ -189,7 +189,7 @@ def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
     return FollowUpSelection(
         indices=tuple(sorted(common or every_index)),
         empty=not common,
-        usage=spent(chain.from_iterable(run.usages for run in runs)),
+        usage=sum_usages(chain.from_iterable(run.usages for run in runs)),
         failure=failure,
         transient=any(run.answer.transient for run in runs),
     )
@@ -207,13 +207,15 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
         raise UnreadError(completion.failure or "no answer")
     if completion.finish == "length":
         raise UnreadError("the answer was cut at its token limit")
-    text = completion.text[spoken_from(completion.text) :].strip()
+    text = completion.text[answer_start(completion.text) :].strip()
     if len(text) > MOST_CHARACTERS:
         raise UnreadError(f"an answer of {len(text)} characters")
     if text.rstrip(".").casefold() == "none":
         return set()
-    index_by_text = {_plain(option): index for index, option in enumerate(options)}
-    lines = {_plain(_NUMBER.sub("", line)) for line in text.splitlines()}
+    index_by_text = {
+        _normal_words(option): index for index, option in enumerate(options)
+    }
+    lines = {_normal_words(_NUMBER.sub("", line)) for line in text.splitlines()}
     if lines <= index_by_text.keys():
         return {index_by_text[line] for line in lines}
     text = unicodedata.normalize("NFKC", text)
@@ -226,7 +228,7 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     return {number - 1 for number in numbers}
 
 
-def _plain(text: str) -> str:
+def _normal_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
@@ -316,7 +318,7 @@ class FollowUpJudge(Judge):
         if config.draw is not None:
             self.pool = self.pool.draw(config.draw, config.seed)
         for dimension in self.dimensions:
-            if not self.pool.of(dimension.name):
+            if not self.pool.indices_for(dimension.name):
                 none = f"no follow-up of {config.followups} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         # dimensions whose scale does not fit, and was warned of
@@ -386,9 +388,7 @@ class FollowUpJudge(Judge):
                 owners.append((request.dialogue.id, request.payload.start))
                 continuations.append(self._continuations(request))
         joint = self.config.likelihood == "joint"
-        scored = iter(
-            likelihoods_by_owner(self.llm, continuations, owners, joint=joint)
-        )
+        scored = iter(grouped_likelihoods(self.llm, continuations, owners, joint=joint))
         judgements = []
         for request in requests:
             view = request.payload
@@ -417,7 +417,7 @@ class FollowUpJudge(Judge):
             name = f"{request.dialogue.id}/{request.turn}"
             dialogues.append((name, request.payload.messages))
         is_turn = requests[0].turn is not None  # all of one call are of one level
-        selections = select(
+        selections = select_follow_ups(
             self.llm, dialogues, self.pool, turn=is_turn, seed=self.config.seed
         )
         for request, selection in zip(requests, selections, strict=True):
@@ -425,9 +425,10 @@ class FollowUpJudge(Judge):
             request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns every follow-up of the pool after each end of the request (see ``_ends``)."""
+        """Returns every follow-up of the pool after each end of the request (see
+        ``_messages_by_answer``)."""
         continuations = []
-        for end in self._ends(request).values():
+        for end in self._messages_by_answer(request).values():
             messages = request.payload.messages[:end]
             for follow_up in self.pool.follow_ups:
                 continuations.append(
@@ -435,7 +436,7 @@ class FollowUpJudge(Judge):
                 )
         return continuations
 
-    def _ends(self, request: ScoreRequest) -> dict[int, int]:
+    def _messages_by_answer(self, request: ScoreRequest) -> dict[int, int]:
         """Returns {answer: number of messages}. The follow-ups of an answer are scored after this
         many messages. For the last answer these are all messages."""
         view, answers = request.payload, request.dialogue.assistant_turns
@@ -451,7 +452,7 @@ class FollowUpJudge(Judge):
             count = self.config.answers
         return dict(list(ends.items())[-count:])
 
-    def _value(self, likelihood: Likelihood) -> float:
+    def _follow_up_value(self, likelihood: Likelihood) -> float:
         total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
             assert likelihood.prefix_logprob is not None
@@ -470,7 +471,9 @@ class FollowUpJudge(Judge):
         """Returns the judgement of ``request`` on the dimensions ``names``. ``likelihoods``: those
         of its continuations, in order."""
         follow_ups = self.pool.follow_ups
-        values = np.array([self._value(likelihood) for likelihood in likelihoods])
+        values = np.array(
+            [self._follow_up_value(likelihood) for likelihood in likelihoods]
+        )
         table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
         weights = self.config.decay ** np.arange(len(table))[::-1]
         weights = weights / weights.sum()
@@ -482,7 +485,7 @@ class FollowUpJudge(Judge):
         return judgement_of(
             results,
             explanation=f"likeliest follow-ups: {texts}",
-            usage=spent([likelihood_usage(request.tokens, likelihoods)]),
+            usage=sum_usages([likelihood_usage(request.tokens, likelihoods)]),
         )
 
     def _dimension_score(
@@ -491,7 +494,7 @@ class FollowUpJudge(Judge):
         """Returns the score of the dimension ``name``. ``table`` [ends, follow-ups]: the value of
         each follow-up after each end. ``weights`` [ends] add up to 1."""
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
-        indices: Sequence[int] = self.pool.of(name)
+        indices: Sequence[int] = self.pool.indices_for(name)
         details: dict[str, Any] = {}
         if selection is not None:
             common = [index for index in indices if index in selection.indices]
@@ -516,7 +519,7 @@ class FollowUpJudge(Judge):
         if dimension.good == "low":
             slope = -slope
         turns = np.zeros(len(request.dialogue.turns))
-        answers = list(self._ends(request))
+        answers = list(self._messages_by_answer(request))
         turns[answers] = weights * (values - scale.center) * slope
         logit = (raw - scale.center) * slope
         if abs(logit) > MOST_LOGIT and name not in self._far:

@@ -44,7 +44,7 @@ class FollowUpPool(Config):
     follow_ups: tuple[FollowUp, ...]
 
     @model_validator(mode="after")
-    def _distinct(self) -> FollowUpPool:
+    def _has_no_duplicates(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("write one follow-up or more into the pool")
         counts = Counter(
@@ -61,7 +61,7 @@ class FollowUpPool(Config):
         """A hash of the texts, signs and dimensions, on which scores depend."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
-    def of(self, dimension: str) -> tuple[int, ...]:
+    def indices_for(self, dimension: str) -> tuple[int, ...]:
         """Returns the indices of the follow-ups that are about ``dimension``."""
         applies = [
             not f.dimensions or dimension in f.dimensions for f in self.follow_ups

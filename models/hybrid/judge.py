@@ -57,14 +57,14 @@ class Line:
     intercept: float = 0.0
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
-    def total(self, units: np.ndarray) -> np.ndarray:
+    def weighted_sum(self, units: np.ndarray) -> np.ndarray:
         """Returns the sums [n] before any bending or ``curve``. ``units`` [n, inputs]: the inputs'
         scores on [0, 1]."""
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns the scores [n] on [0, 1]. ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
-        total, weights = self.total(units), np.array(self.weights)
+        total, weights = self.weighted_sum(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
         highest = self.intercept + np.maximum(weights, 0).sum()
         if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
@@ -108,7 +108,7 @@ class HybridSettings(Config):
     members: Members = Field(min_length=1)
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
-    def weighted_mean(self, dimension: str) -> Line:
+    def mean_line(self, dimension: str) -> Line:
         """Returns the formula of ``dimension``: the weighted mean of the members that score it. The
         weights are divided by their sum. A single member has weight 1."""
         weights = self.dimensions[dimension]
@@ -129,7 +129,7 @@ class Member:
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def unit(self, judgement: Judgement, dimension: str) -> float | None:
+    def unit_score(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1].
         Returns None if there is no score."""
         score = judgement.scores.get(dimension)
@@ -166,14 +166,14 @@ def _shipped_files() -> set[str]:
     return {f"configs/judges/{name}.yaml" for name in shipped_names("judges")}
 
 
-def open_member(name: str, config: MemberConfig) -> Member:
+def load_member(name: str, config: MemberConfig) -> Member:
     """Loads the judge that ``config`` names as the member ``name``. Raises JudgeLoadError if it
     cannot be loaded."""
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
 
-def load_member(
+def load_saved_member(
     name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
 ) -> Member:
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
@@ -195,7 +195,7 @@ def load_member(
     path = settings.pop("path", path)
     if path is None:
         raise JudgeLoadError(f"{folder}: {name} is in a YAML file", hint=hint)
-    member = open_member(name, MemberConfig(path=path, options=settings))
+    member = load_member(name, MemberConfig(path=path, options=settings))
     if member.judge.signature().revision != Signature.parse(was).revision:
         raise JudgeLoadError(
             f"{folder}: the member {name} is not as it was saved ({was}): a saved judge holds no "
@@ -235,7 +235,7 @@ class HybridJudge(Judge):
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
             for key in self.lines[dimension.name].inputs:
-                self._check_input(key, dimension)
+                self._require_valid_input(key, dimension)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
@@ -245,13 +245,13 @@ class HybridJudge(Judge):
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(config.rubric, list(config.dimensions))
-        lines = {name: config.weighted_mean(name) for name in config.dimensions}
+        lines = {name: config.mean_line(name) for name in config.dimensions}
         members = {}
         for name, member in config.members.items():
-            members[name] = open_member(name, member)
+            members[name] = load_member(name, member)
         return cls(members, lines, dimensions, name=config.name)
 
-    def _check_input(self, key: str, dimension: Dimension) -> None:
+    def _require_valid_input(self, key: str, dimension: Dimension) -> None:
         """Raises ConfigError if the input ``key`` of ``dimension`` names an unknown member, or a
         dimension whose good end is the opposite one."""
         name, own_name = member_and_dimension(key, dimension.name)
@@ -325,7 +325,7 @@ class HybridJudge(Judge):
             )
         members = {}
         for name, record in saved["members"].items():
-            members[name] = load_member(name, record, folder, options)
+            members[name] = load_saved_member(name, record, folder, options)
         lines = {name: Line(**record) for name, record in saved["lines"].items()}
         dimensions = [Dimension(**dimension) for dimension in saved["dimensions"]]
         return cls(members, lines, dimensions, name=saved["name"], facts=saved["facts"])
@@ -362,9 +362,11 @@ class HybridJudge(Judge):
             for row, judgement in zip(answers, judgements, strict=True):
                 row[name] = judgement
         pairs = zip(requests, answers, strict=True)
-        return [self._combine(request, row, dimensions) for request, row in pairs]
+        return [
+            self._combine_answers(request, row, dimensions) for request, row in pairs
+        ]
 
-    def _combine(
+    def _combine_answers(
         self,
         request: ScoreRequest,
         answers: Mapping[str, Judgement],
@@ -373,7 +375,7 @@ class HybridJudge(Judge):
         """Returns the judgement of ``request`` from the judgements of the members (``answers``)."""
         results = {}
         for name in dimensions:
-            results[name] = self._answer(self.dimension(name), answers)
+            results[name] = self._dimension_score(self.dimension(name), answers)
         notes = []
         for name, judgement in answers.items():
             truncated = max(request.truncated_turns, judgement.truncated_turns)
@@ -391,7 +393,7 @@ class HybridJudge(Judge):
             shortened_turns=max((j.shortened_turns for j in judgements), default=0),
         )
 
-    def _answer(
+    def _dimension_score(
         self, dimension: Dimension, answers: Mapping[str, Judgement]
     ) -> DimensionScore:
         """Returns the score of ``dimension`` from the members' judgements (``answers``). If one
@@ -401,7 +403,7 @@ class HybridJudge(Judge):
         for key in line.inputs:
             name, own_name = member_and_dimension(key, dimension.name)
             judgement = answers[name]
-            unit = self.members[name].unit(judgement, own_name)
+            unit = self.members[name].unit_score(judgement, own_name)
             scores[key] = None if unit is None else dimension.from_unit(unit)
             if unit is None:
                 failures[f"{name}: {judgement.failure or 'no score'}"] = None
@@ -422,6 +424,6 @@ class HybridJudge(Judge):
             return DimensionScore(details=details, failure="; ".join(failures))
         row = np.array([units], dtype=float)
         unit = float(line(row)[0])
-        details["raw"] = dimension.from_unit(float(line.total(row)[0]))
+        details["raw"] = dimension.from_unit(float(line.weighted_sum(row)[0]))
         chances = [1 - unit, unit] if dimension.kind == "binary" else []
         return DimensionScore(dimension.from_unit(unit), chances, details)

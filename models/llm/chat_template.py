@@ -68,18 +68,22 @@ class ChatTemplate:
         firsts = [tokenizer("a").input_ids[:1]]
         if self.source is not None:
             self.system = "folded"
-            system = self._render([Message("system", _MARK), Message("user", "a")])
+            system = self._render_or_none(
+                [Message("system", _MARK), Message("user", "a")]
+            )
             if system is not None and _MARK in system:
                 self.system = "native"
             neighbours = [Message("user", "a"), Message("user", "b")]
-            self.alternates = self._render(neighbours) is None
-            firsts.append(self.tokens(self._apply([Message("user", "a")]))[:1])
+            self.alternates = self._render_or_none(neighbours) is None
+            firsts.append(
+                self.token_ids(self._apply_template([Message("user", "a")]))[:1]
+            )
         self._bos: int | None = None
         if [tokenizer.bos_token_id] in firsts:
             self._bos = tokenizer.bos_token_id
-        self._around = lru_cache(maxsize=4096)(self._around_uncached)
-        self._head = lru_cache(maxsize=4096)(self._encode)
-        self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
+        self._around = lru_cache(maxsize=4096)(self._render_around)
+        self._head = lru_cache(maxsize=4096)(self._encode_with_bos)
+        self._parted = lru_cache(maxsize=4096)(self._split_at_special)
 
     def fingerprint(self) -> dict[str, str]:
         """Returns a hash of the template, and how system messages and roles are adapted to it."""
@@ -100,7 +104,7 @@ class ChatTemplate:
         Leaves out a final space, because the space belongs to the next text. Some tokenizers would
         encode it as a separate token, which the model has not seen there in training.
         """
-        return self.encode(self.prefix_text(messages, role, prefill))
+        return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
@@ -112,14 +116,16 @@ class ChatTemplate:
         """Returns the prompt text for ``messages``, with the template's own generation prompt. For
         some models that differs from the beginning of a finished turn. ``settings`` are variables
         of the template."""
-        return self._apply(self._fit(messages), add_generation_prompt=True, **settings)
+        return self._apply_template(
+            self._adapt_messages(messages), add_generation_prompt=True, **settings
+        )
 
-    def encode(self, text: str) -> list[int]:
+    def encode_prompt(self, text: str) -> list[int]:
         """Returns the token ids of a whole prompt ``text``, with one beginning-of-sequence token if
         the model has one."""
         return list(self._head(text))
 
-    def sequence(self, continuation: Continuation) -> TokenSequence:
+    def to_sequence(self, continuation: Continuation) -> TokenSequence:
         """Returns the token ids of ``continuation`` and of everything before it, and where its
         scored part begins.
 
@@ -135,16 +141,16 @@ class ChatTemplate:
 
         def joined(text: str) -> list[int]:
             if not before:
-                return self._encode(text)
-            return before + self.tokens(text)
+                return self._encode_with_bos(text)
+            return before + self.token_ids(text)
 
         text = tail + gap + self.marks.break_up(c.text.strip())
         ids = joined(text)
-        start = _common(self._head(head), ids)
+        start = _common_length(self._head(head), ids)
         if c.score_eos:
             with_end = joined(text + after)
             special = np.isin(with_end, self.tokenizer.all_special_ids)
-            end = length = _common(ids, with_end)
+            end = length = _common_length(ids, with_end)
             if special[length:].any():
                 end += int(special[length:].argmax())
             ids = with_end[: end + 1]
@@ -152,7 +158,7 @@ class ChatTemplate:
 
     # -- rendering ------------------------------------------------------------------------------
 
-    def _around_uncached(
+    def _render_around(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
         """Returns (text before, space between, text after) for a turn of ``role`` that follows
@@ -166,7 +172,9 @@ class ChatTemplate:
                 else:
                     before += f"{_NAMES[message.role]}: {' '.join(content.split())}\n"
             return f"{before}{_NAMES[role]}:{prefill}", " ", "\n"
-        text = self._apply(self._fit([*messages, Message(role, _MARK)]))
+        text = self._apply_template(
+            self._adapt_messages([*messages, Message(role, _MARK)])
+        )
         before, mark, after = text.partition(_MARK)
         if not mark:
             raise ConfigError(
@@ -177,7 +185,7 @@ class ChatTemplate:
         head = before.rstrip(" ")
         return head, before[len(head) :], after
 
-    def _fit(self, messages: Sequence[Message]) -> list[Message]:
+    def _adapt_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Returns ``messages`` in a form that the template accepts: see ``system`` and
         ``alternates``."""
         fitted = list(messages)
@@ -196,37 +204,37 @@ class ChatTemplate:
             joined.insert(spoken[0], Message("user", ""))
         return joined
 
-    def _render(self, messages: Sequence[Message]) -> str | None:
+    def _render_or_none(self, messages: Sequence[Message]) -> str | None:
         """Returns the text of ``messages``, or None if the template refuses them."""
         try:
-            return self._apply(messages)
+            return self._apply_template(messages)
         except Exception:  # jinja raises whatever the template's author chose
             return None
 
-    def _apply(self, messages: Sequence[Message], **settings: Any) -> str:
+    def _apply_template(self, messages: Sequence[Message], **settings: Any) -> str:
         break_up = self.marks.break_up
         chat = [{"role": m.role, "content": break_up(m.content)} for m in messages]
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
-    def tokens(self, text: str) -> list[int]:
+    def token_ids(self, text: str) -> list[int]:
         """Returns the token ids of ``text`` without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
-    def _encode(self, text: str) -> list[int]:
-        ids = self.tokens(text)
+    def _encode_with_bos(self, text: str) -> list[int]:
+        ids = self.token_ids(text)
         if self._bos is None:
             return ids
         while ids[:1] == [self._bos]:
             ids = ids[1:]
         return [self._bos, *ids]
 
-    def _parted_uncached(self, head: str) -> tuple[list[int], str]:
+    def _split_at_special(self, head: str) -> tuple[list[int], str]:
         """Splits ``head`` at its last special token and returns (ids of the first part, text of the
         second part). Tokenizers split a text there too, so later text does not change these ids."""
         at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
         if at <= 0:
             return [], head
-        return self._encode(head[:at]), head[at:]
+        return self._encode_with_bos(head[:at]), head[at:]
 
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
@@ -241,7 +249,7 @@ def with_folded_system(messages: Sequence[Message]) -> list[Message]:
     return folded
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
+def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
     """Returns the length of the longest common beginning of ``a`` and ``b``."""
     length = min(len(a), len(b))
     differ = np.not_equal(a[:length], b[:length])
@@ -259,7 +267,7 @@ BUDGET = 4096
 OPENING, STOP = "<think>\n", "</think>"
 
 
-def _is_open(text: str) -> bool:
+def _has_open_thoughts(text: str) -> bool:
     opening = OPENING.strip()
     return opening in text and STOP not in text.rpartition(opening)[2]
 
@@ -293,7 +301,7 @@ class TokenModel(LanguageModel):
             )
         if thinking is None:
             thinking = 0
-            if has_block and _is_open(
+            if has_block and _has_open_thoughts(
                 self.template.render_prompt((Message("user", "a"),))
             ):
                 thinking = BUDGET
@@ -317,10 +325,10 @@ class TokenModel(LanguageModel):
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 
-    def sequence(self, continuation: Continuation) -> TokenSequence:
+    def to_sequence(self, continuation: Continuation) -> TokenSequence:
         """Returns the token ids of ``continuation`` and of everything before it. Raises ConfigError
         if they do not fit the context."""
-        sequence = self.template.sequence(continuation)
+        sequence = self.template.to_sequence(continuation)
         self.require_room(len(sequence.ids))
         return sequence
 
@@ -330,7 +338,7 @@ class TokenModel(LanguageModel):
         fitting: dict[int, tuple[list[int], ChatRequest]] = {}
         with self.computing:
             for index, request in enumerate(requests):
-                prompt, tokens = self._prompt(request.messages), request.max_tokens
+                prompt, tokens = self._prompt_ids(request.messages), request.max_tokens
                 room = self.window - len(prompt) - tokens
                 answers.append(
                     failed_completion(
@@ -354,7 +362,7 @@ class TokenModel(LanguageModel):
             answers[index] = completion.with_usage(seconds=seconds)
         return answers
 
-    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+    def _prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Returns the token ids of a prompt, up to where the answer or the block of thoughts
         begins."""
         if not self.thinking:
@@ -362,6 +370,6 @@ class TokenModel(LanguageModel):
         text = self.template.render_prompt(
             messages, enable_thinking=True, thinking=True
         )
-        if not _is_open(text):
+        if not _has_open_thoughts(text):
             text += OPENING
-        return self.template.encode(text)
+        return self.template.encode_prompt(text)

@@ -80,7 +80,7 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return total
 
 
-def spent(usages: Iterable[Usage]) -> dict[str, float]:
+def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
     """Returns the sum of ``usages`` in the form of ``Judgement.usage``."""
     records = []
     for usage in usages:
@@ -111,7 +111,7 @@ class Price(Config):
     output: float = Field(ge=0)
     cached: float | None = Field(default=None, ge=0)
 
-    def of(self, usage: Usage) -> float:
+    def cost_of(self, usage: Usage) -> float:
         """Returns the price of ``usage`` in US dollars."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input - usage.cached
@@ -127,7 +127,7 @@ class PriceFile(Config):
     models: Mapping[str, Price] = {}
     servers: Mapping[str, Mapping[str, Price]] = {}
 
-    def find(self, model: str, base_url: str | None = None) -> Price | None:
+    def find_price(self, model: str, base_url: str | None = None) -> Price | None:
         """Returns the price of ``model`` on the server ``base_url``, or None if the file has none.
         None as ``base_url`` is OpenAI. A dated version (``gpt-4.1-2025-04-14``) has the price of
         the model without the date."""
@@ -185,8 +185,8 @@ class CostLimiter:
     def __getstate__(self) -> dict[str, object]:
         return vars(self) | {"at_stake": 0.0}
 
-    async def take(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars until ``pay`` is called, and waits if they do not fit.
+    async def reserve(self, highest: float) -> None:
+        """Reserves ``highest`` US dollars until ``settle`` is called, and waits if they do not fit.
         Raises BudgetExceeded if they do not fit and no request is running. Raises ConfigError in
         any process but the one that made the limiter."""
         if self.limit is not None and os.getpid() != self._process:
@@ -202,12 +202,12 @@ class CostLimiter:
             await asyncio.sleep(WAIT)
         self.at_stake += highest
 
-    def pay(self, highest: float, price: float | None) -> None:
+    def settle(self, highest: float, price: float | None) -> None:
         """Releases the reserved ``highest`` and adds the real ``price`` to what is spent."""
         self.at_stake -= highest
         self.spent += price or 0.0
 
-    def error(self) -> CostLimitError:
+    def limit_error(self) -> CostLimitError:
         """Returns the error that tells the user how to continue with a higher limit."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",

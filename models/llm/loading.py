@@ -46,11 +46,11 @@ def load_llm(
     with _LOADING:
         model = _IN_USE.get(key)
         if model is None:
-            model = _IN_USE[key] = _load_here(config)
+            model = _IN_USE[key] = _load_local_model(config)
     return model
 
 
-def _load_here(config: TransformersLLM | VllmLLM) -> LanguageModel:
+def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
     """Loads the model of ``config`` into this process."""
     if isinstance(config, VllmLLM):
         from medal_judges.models.llm.vllm.model import load_vllm

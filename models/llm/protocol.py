@@ -222,7 +222,7 @@ class LanguageModel(ABC):
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
         return None
 
-    def highest_output(self, request: ChatRequest) -> int:
+    def max_output_tokens(self, request: ChatRequest) -> int:
         """Returns the maximum number of output tokens of the answer to ``request``."""
         return request.max_tokens
 
@@ -237,7 +237,7 @@ def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     return Usage(input=prompt + scored)
 
 
-def likelihoods_by_owner(
+def grouped_likelihoods(
     llm: LanguageModel,
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
@@ -275,7 +275,7 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
     return tuple(Message(turn.role, turn.content) for turn in dialogue.turns[start:])
 
 
-def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
+def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
     """Returns the smallest start from 0 to ``turns`` for which ``fits(start)`` is true, by
     bisection. Returns ``turns`` if there is none. If a start fits, all later starts must fit
     too."""
@@ -297,7 +297,7 @@ def first_turn_that_fits(
     """Returns the smallest index from which on ``messages`` have at most ``prompt_budget`` tokens
     of ``llm``. Returns the last index even if the last message is too long."""
     last = max(0, len(messages) - 1)
-    return oldest_kept(
+    return first_fitting_start(
         last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
     )
 
@@ -313,7 +313,7 @@ def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def tokens_above(text: str) -> int:
+def max_token_count(text: str) -> int:
     """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
     on this machine.
 
@@ -335,8 +335,8 @@ def tokens_above(text: str) -> int:
     return total
 
 
-def prompt_tokens_above(messages: Sequence[Message]) -> int:
+def max_prompt_tokens(messages: Sequence[Message]) -> int:
     """Returns an upper bound on the number of tokens of a chat of ``messages`` as a prompt."""
     return AROUND_PROMPT + sum(
-        AROUND_MESSAGE + tokens_above(m.content) for m in messages
+        AROUND_MESSAGE + max_token_count(m.content) for m in messages
     )

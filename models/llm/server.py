@@ -46,7 +46,7 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     TokenChoice,
     failed_completion,
-    prompt_tokens_above,
+    max_prompt_tokens,
 )
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
@@ -110,7 +110,7 @@ def one_line(text: object) -> str:
     return line.encode("utf-8", "backslashreplace").decode()
 
 
-def request_error(error: Exception) -> RequestError:
+def to_request_error(error: Exception) -> RequestError:
     """Converts an ``error`` of the client into a RequestError. Raises ``error`` itself if it has
     nothing to do with the request."""
     import openai
@@ -254,7 +254,7 @@ _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # process -> its loop
 _STARTING = PicklableLock()
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def _event_loop() -> asyncio.AbstractEventLoop:
     """Returns the event loop of this process, which runs in its own thread."""
     process = os.getpid()
     with _STARTING:
@@ -264,10 +264,10 @@ def _loop() -> asyncio.AbstractEventLoop:
     return _LOOPS[process]
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Runs ``work`` on the event loop of this process and returns its result. May be called from
     any thread."""
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
     finally:
@@ -278,8 +278,9 @@ class RemoteModel(LanguageModel):
     """A language model on a server. It sends at most ``max_in_flight`` requests at a time.
 
     ``dry_run``: whether to send nothing. Requests without a cached answer then fail, and
-    ``estimate`` returns what they could cost. Raises ConfigError if ``config`` has a ``max_cost``
-    but the price is unknown. A missing API key is an error only when the first request is sent.
+    ``cost_estimate`` returns what they could cost. Raises ConfigError if ``config`` has a
+    ``max_cost`` but the price is unknown. A missing API key is an error only when the first request
+    is sent.
     """
 
     def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
@@ -292,7 +293,7 @@ class RemoteModel(LanguageModel):
         self.context = config.context
         self.api, self.private = True, self.config.private
         self.at_once = config.max_in_flight
-        self.price = load_prices(config.prices or "prices").find(model, base)
+        self.price = load_prices(config.prices or "prices").find_price(model, base)
         if config.max_cost is not None and self.price is None:
             raise ConfigError(
                 f"the price of {model} on this server is unknown, so max_cost cannot be kept",
@@ -337,26 +338,26 @@ class RemoteModel(LanguageModel):
     # -- limits and money --------------------------------------------------------------------------
 
     def cost(self, usage: Usage) -> float | None:
-        return None if self.price is None else self.price.of(usage)
+        return None if self.price is None else self.price.cost_of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Returns an upper bound on the number of tokens of ``messages``."""
-        return prompt_tokens_above(messages)
+        return max_prompt_tokens(messages)
 
-    def highest_output(self, request: ChatRequest) -> int:
+    def max_output_tokens(self, request: ChatRequest) -> int:
         """Returns the maximum number of output tokens of the answer to ``request``. The thinking of
         a reasoning model counts as output."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
-    def estimate(self) -> CostEstimate:
+    def cost_estimate(self) -> CostEstimate:
         """Returns an upper bound on the tokens and the cost of the requests that a dry run did not
         send."""
         total = Usage()
         for request in self.unsent:
             read = self.count_tokens(request.messages)
-            total += Usage(input=read, output=self.highest_output(request))
+            total += Usage(input=read, output=self.max_output_tokens(request))
         return CostEstimate(
             requests=len(self.unsent),
             kept=self.counts["kept"],
@@ -407,9 +408,9 @@ class RemoteModel(LanguageModel):
                 self.cache.append(keys[index], answer)
             on_answer(index, answer)
 
-        run(self._all(missing, arrived))
+        run_on_loop(self._send_all(missing, arrived))
 
-    async def _all(
+    async def _send_all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
         """Sends all ``requests`` and calls ``on_answer`` with each answer. After an error it starts
@@ -422,7 +423,7 @@ class RemoteModel(LanguageModel):
                 if stopped:
                     return
                 try:
-                    answer = await self._answer(client, request)
+                    answer = await self._answer_request(client, request)
                 except (BudgetExceeded, MedalError) as error:
                     # The others' running requests are paid: finish them.
                     stopped.append(error)
@@ -436,14 +437,16 @@ class RemoteModel(LanguageModel):
             for task in tasks:
                 task.cancel()
         if stopped and isinstance(stopped[0], BudgetExceeded):
-            raise self.limiter.error()
+            raise self.limiter.limit_error()
         if stopped:
             raise stopped[0]
 
-    async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
+    async def _answer_request(
+        self, client: AsyncOpenAI, request: ChatRequest
+    ) -> Completion:
         """Sends ``request`` and returns the answer, or a failed completion. A field that the server
         refuses is left out of this request and of all later ones."""
-        start, limit = time.perf_counter(), self.highest_output(request)
+        start, limit = time.perf_counter(), self.max_output_tokens(request)
         highest = Usage(output=limit)
         if self.price is not None:
             highest = replace(highest, input=self.count_tokens(request.messages))
@@ -500,7 +503,7 @@ class RemoteModel(LanguageModel):
         BudgetExceeded if the limit of cost leaves no room.
         """
         reserved = self.cost(highest) or 0.0
-        await self.limiter.take(reserved)
+        await self.limiter.reserve(reserved)
         price: float | None = reserved  # until the real one is known
         try:
             # The client's timeout is about a silent server; this one about a slow one.
@@ -514,12 +517,12 @@ class RemoteModel(LanguageModel):
             answer = replace(answer, enforced="response_format" in body)
             return answer.with_usage(money=price)
         except Exception as error:
-            failure = request_error(error)
+            failure = to_request_error(error)
             price = reserved * failure.billed
             # Without its cause, which may quote the request's headers.
             raise failure from None
         finally:
-            self.limiter.pay(reserved, price)
+            self.limiter.settle(reserved, price)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
@@ -695,7 +698,7 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     finish: Finish = "stop"
     if end in CUT:
         finish = "length"
-    reason = _no_answer(choice.message, text, end)
+    reason = _refusal_reason(choice.message, text, end)
     if not (reason or text.strip() or end in CUT or request.accept_truncated):
         reason = "an empty answer"
     if reason:
@@ -720,7 +723,7 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
     return tuple(tokens)
 
 
-def _no_answer(message: _Message, text: str, end: str) -> str:
+def _refusal_reason(message: _Message, text: str, end: str) -> str:
     """Returns why ``text`` is not a valid answer, or an empty text if it is one. ``end``: the
     finish reason."""
     if message.refusal:

@@ -74,7 +74,7 @@ class LoraConfig(HeadedConfig):
         return self
 
 
-def named_base(config: LoraConfig) -> LoraConfig:
+def with_absolute_base(config: LoraConfig) -> LoraConfig:
     """Returns ``config``. If its base is a folder, replaces its path by the absolute path, which is
     valid in any working directory."""
     if not Path(config.base).is_dir():
@@ -82,7 +82,7 @@ def named_base(config: LoraConfig) -> LoraConfig:
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
 
 
-def load_adapted(
+def load_adapted_model(
     config: LoraConfig,
     device: Device,
     saved: Path | None = None,
@@ -154,7 +154,7 @@ def network_with(
     The base is loaded again, because training may have rounded it. ``labels``: transformers'
     settings of a classification head.
     """
-    network, _ = load_adapted(config, device, labels=labels)
+    network, _ = load_adapted_model(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
     learned = {
         name: value
@@ -165,7 +165,7 @@ def network_with(
     return network
 
 
-def place_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
+def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
     """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode.
 
     A quantised network keeps its device and dtype. MIXED keeps the dtype of every weight.
@@ -260,7 +260,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
     (folder / "README.md").unlink(missing_ok=True)  # PEFT's card; ours is written later
 
 
-def with_base(revision: str, config: LoraConfig) -> str:
+def hash_with_base(revision: str, config: LoraConfig) -> str:
     """Returns a hash of ``revision``, which covers a judge's own files, and of the files of its
     base."""
     base = weights_folder(model_path(config.base), config.base_revision)

@@ -24,12 +24,12 @@ from medal_judges.models.lora.adapters import (
     PROMPT,
     RUBRIC,
     LoraConfig,
-    load_adapted,
-    named_base,
+    hash_with_base,
+    load_adapted_model,
+    move_network,
     network_with,
-    place_network,
     save_adapted,
-    with_base,
+    with_absolute_base,
 )
 from medal_judges.models.prompted.builder import PromptQuestion
 from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
@@ -86,7 +86,7 @@ class GenerativeLoraJudge(PromptedJudge):
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def move_to(self, device: Device, dtype: str) -> None:
-        self.net = place_network(self.net, self.lora, device, dtype)
+        self.net = move_network(self.net, self.lora, device, dtype)
         self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
     @classmethod
@@ -105,9 +105,9 @@ class GenerativeLoraJudge(PromptedJudge):
         ``dtype``: that of the base. The adapters are in fp32. Raises ConfigError if the tokenizer
         cannot be held to a JSON grammar.
         """
-        config = named_base(config)
+        config = with_absolute_base(config)
         prompted = prompted_config(config, name, rubric, "lora", dimensions)
-        adapted = load_adapted(config, device, dtype=dtype)
+        adapted = load_adapted_model(config, device, dtype=dtype)
         kind = "fp32" if dtype == torch.float32 else MIXED
         judge = cls(*adapted, config, prompted, device=device, dtype=kind)
         mask = GrammarMask(judge.tokenizer, [{"type": "object"}])
@@ -150,7 +150,7 @@ class GenerativeLoraJudge(PromptedJudge):
         seed = self.facts.get("seed")
         return replace(
             super().signature(),
-            revision=with_base(self.revision, self.lora),
+            revision=hash_with_base(self.revision, self.lora),
             base=self.lora.base,
             dtype=self.dtype,
             seed=seed if isinstance(seed, int) else None,
@@ -158,7 +158,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
     # -- what training uses --------------------------------------------------------------------
 
-    def request(self, dialogue: Dialogue) -> ScoreRequest:
+    def prepared_request(self, dialogue: Dialogue) -> ScoreRequest:
         """Returns ``dialogue`` in the form that the prompt shows. If it does not fit,
         ``payload.failure`` has the reason."""
         request = ScoreRequest(dialogue, None)
@@ -179,15 +179,15 @@ class GenerativeLoraJudge(PromptedJudge):
         by dimension.
         """
         messages = self.messages(request, question)
-        text = self.answer(question, units, comments)
-        sequence = self.template.sequence(
+        text = self.answer_text(question, units, comments)
+        sequence = self.template.to_sequence(
             Continuation(messages, text, role="assistant")
         )
         return list(sequence.ids[: sequence.start]), list(
             sequence.ids[sequence.start :]
         )
 
-    def answer(
+    def answer_text(
         self,
         question: PromptQuestion,
         units: Mapping[str, float],
@@ -196,7 +196,7 @@ class GenerativeLoraJudge(PromptedJudge):
         """Returns the JSON text of the answer to ``question`` that training teaches. ``units``: the
         label on [0, 1] of each dimension. ``comments``: the comments by dimension. Its form is that
         of the prompt's grammar."""
-        builder = self.builder(None)
+        builder = self.builder_for(None)
         fields = builder.answer
         values: dict[str, Any] = {}
         for d, w in zip(question.dimensions, question.fields, strict=True):

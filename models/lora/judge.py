@@ -19,18 +19,18 @@ from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.protocol import Message, oldest_kept
+from medal_judges.models.llm.protocol import Message, first_fitting_start
 from medal_judges.models.lora.adapters import (
     MIXED,
     PROMPT,
     RUBRIC,
     LoraConfig,
-    load_adapted,
-    named_base,
+    hash_with_base,
+    load_adapted_model,
+    move_network,
     network_with,
-    place_network,
     save_adapted,
-    with_base,
+    with_absolute_base,
 )
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
@@ -51,7 +51,7 @@ class LoraJudge(SequenceJudge):
         return ChatTemplate(self.tokenizer)
 
     def move_to(self, device: Device, dtype: str) -> None:
-        self.net = place_network(self.net, self.config, device, dtype)
+        self.net = move_network(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
         self.set_batch_sizes(self.device)
 
@@ -70,10 +70,12 @@ class LoraJudge(SequenceJudge):
 
         ``dtype``: that of the base. The adapters and the head are in fp32.
         """
-        config = named_base(config)
+        config = with_absolute_base(config)
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
-        model, tokenizer = load_adapted(config, device, labels=labels, dtype=dtype)
+        model, tokenizer = load_adapted_model(
+            config, device, labels=labels, dtype=dtype
+        )
         kind = "fp32" if dtype == torch.float32 else MIXED
         return cls(
             model, tokenizer, config, heads, name=name, device=device, dtype=kind
@@ -81,7 +83,7 @@ class LoraJudge(SequenceJudge):
 
     def signature(self) -> Signature:
         return replace(
-            super().signature(), revision=with_base(self.revision, self.config)
+            super().signature(), revision=hash_with_base(self.revision, self.config)
         )
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
@@ -105,7 +107,7 @@ class LoraJudge(SequenceJudge):
                 prompted_config,
             )
 
-            model, tokenizer = load_adapted(config, device, folder)
+            model, tokenizer = load_adapted_model(config, device, folder)
             rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
             prompted = prompted_config(
                 config, state["name"], rubric, prompt, dimensions
@@ -122,7 +124,7 @@ class LoraJudge(SequenceJudge):
             )
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
-        model, tokenizer = load_adapted(config, device, folder, labels=labels)
+        model, tokenizer = load_adapted_model(config, device, folder, labels=labels)
         judge = LoraJudge(
             model, tokenizer, config, heads, device=device, dtype=dtype, **state
         )
@@ -145,11 +147,11 @@ class LoraJudge(SequenceJudge):
             return self.template.prefix_text(messages, "user")
 
         def fits(start: int) -> bool:
-            return len(self.template.encode(text_of(messages[start:]))) <= limit
+            return len(self.template.encode_prompt(text_of(messages[start:]))) <= limit
 
-        start = oldest_kept(last, fits)
+        start = first_fitting_start(last, fits)
         text = text_of(messages[start:])
-        ids = self.template.encode(text)
+        ids = self.template.encode_prompt(text)
         if len(ids) <= limit:
             return RenderedDialogue(text, ids, dropped=start)
         return RenderedDialogue(text, ids[-limit:], dropped=start, cut=1)

@@ -130,7 +130,7 @@ def read_answers(
             raise UnreadError(completion.failure or "no answer")
         if len(text) > MOST_CHARACTERS:
             raise UnreadError(f"an answer of {len(text)} characters")
-        return _read(text, fields, shape, enforced=completion.enforced)
+        return _read_text(text, fields, shape, enforced=completion.enforced)
     except UnreadError as error:
         reason = str(error)
     if is_cut:
@@ -138,7 +138,7 @@ def read_answers(
     return {field.name: Answer(reason=reason) for field in fields}
 
 
-def _read(
+def _read_text(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
     """Reads ``text`` as JSON, or as lines if it is not JSON. ``enforced``: whether a schema was
@@ -148,7 +148,7 @@ def _read(
         # The whole text first: a comment in JSON may mention <think>.
         value = parse_json(text)
     except ValueError:
-        begin = spoken_from(text)
+        begin = answer_start(text)
         try:
             value = parse_json(text[begin:])
         except ValueError:
@@ -159,11 +159,11 @@ def _read(
     answers = {}
     for field in fields:
         try:
-            path, number, comment = _score_in(value, field, shape, len(fields) == 1)
+            path, number, comment = _find_score(value, field, shape, len(fields) == 1)
         except UnreadError as error:
             answers[field.name] = Answer(reason=str(error))
             continue
-        span = _place(text, begin, path)
+        span = _number_span(text, begin, path)
         answers[field.name] = _to_answer(number, field, step, comment, span)
     return answers
 
@@ -181,12 +181,12 @@ def parse_json(text: str) -> Any:
         text = inside
     try:
         # int refuses NaN and Infinity.
-        return json.loads(text, object_pairs_hook=_object, parse_constant=int)
+        return json.loads(text, object_pairs_hook=_to_object, parse_constant=int)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     entries = dict(pairs)
     for key, value in pairs:
         if entries[key] != value:
@@ -194,7 +194,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return entries
 
 
-def _score_in(
+def _find_score(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
     """Finds the score for ``field`` in a JSON ``value``. Returns (keys that lead to the score,
@@ -231,7 +231,7 @@ def _score_in(
     return path, score, None
 
 
-def _place(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
+def _number_span(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
     """Returns the span in ``text`` of the number under the keys ``path``. Returns None if other
     entries precede it, because the number is then not found. ``begin``: where the JSON begins."""
     steps = []
@@ -383,7 +383,7 @@ def quote(text: str) -> str:
 # -- reasoning -------------------------------------------------------------------------------------
 
 
-def spoken_from(text: str) -> int:
+def answer_start(text: str) -> int:
     """Returns the index in ``text`` at which the answer begins, after any reasoning. A closing tag
     on its own line ends reasoning that the prompt opened. Raises UnreadError if the reasoning does
     not end, or if nothing follows it."""
@@ -408,6 +408,6 @@ def without_thinking(text: str) -> str:
     """Returns the part of ``text`` after its reasoning. Returns an empty text if the reasoning does
     not end."""
     try:
-        return text[spoken_from(text) :].strip()
+        return text[answer_start(text) :].strip()
     except UnreadError:
         return ""

@@ -15,7 +15,7 @@ import numpy as np
 from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
-from medal_judges.models.llm.cost import spent, total_usage
+from medal_judges.models.llm.cost import sum_usages, total_usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     LanguageModel,
@@ -145,7 +145,7 @@ class PromptBuilder:
         self.together = prompt.layouts[self.layout] == "together"
         self.fence, self.more_values = fence, values
         self.examples, self.excerpt, self.seed = tuple(examples), excerpt, seed
-        used = prompt.values_of("user") | prompt.values_of("system")
+        used = prompt.value_names("user") | prompt.value_names("system")
         if "dialogue" not in used:
             raise ConfigError(
                 f"the prompt {prompt.name!r} shows no dialogue",
@@ -167,10 +167,10 @@ class PromptBuilder:
             groups = [tuple(dimensions)]
         questions = []
         for index, group in enumerate(groups):
-            fields = tuple(map(self._field, group))
+            fields = tuple(map(self._answer_field, group))
             questions.append(PromptQuestion(index, group, fields))
         self.questions = tuple(questions)
-        self.values = list(map(self._values, questions))
+        self.values = list(map(self._template_values, questions))
         for question in questions:
             # A missing value is an error before a run, not in it.
             self.messages(question, PromptView([]))
@@ -182,7 +182,7 @@ class PromptBuilder:
         chosen = [self.variant, self.layout, self.answer.model_dump()]
         return content_hash([self.prompt.hash, chosen])
 
-    def _field(self, dimension: Dimension) -> AnswerField:
+    def _answer_field(self, dimension: Dimension) -> AnswerField:
         aspect, name = self.aspects[dimension.name], dimension.name
         return AnswerField(
             name=name,
@@ -201,7 +201,9 @@ class PromptBuilder:
             dimension.kind != "continuous" or aspect.scale is not None
         )
 
-    def to_dimension(self, value: float | None, dimension: Dimension) -> float | None:
+    def to_dimension_scale(
+        self, value: float | None, dimension: Dimension
+    ) -> float | None:
         """Maps ``value`` linearly from the scale that the prompt asks for to the scale of
         ``dimension`` (ORALIS, Equation 1). None stays None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
@@ -228,7 +230,7 @@ class PromptBuilder:
             "turn": turn,
             "dialogue": dialogue,
             "response": response,
-            "examples": self._examples(question, view.id),
+            "examples": self._scored_examples(question, view.id),
             "language": language_name(view.lang),
         }
         return tuple(self.prompt.messages(values))
@@ -237,7 +239,7 @@ class PromptBuilder:
         """Returns the beginning of the answer to ``question``, which is written for the model."""
         return self.prompt.text("prefill", self.values[question.index])
 
-    def again(self, question: PromptQuestion) -> str:
+    def second_question(self, question: PromptQuestion) -> str:
         """Returns the text of a second question, which asks for the number of ``question``
         alone."""
         values = self.values[question.index]
@@ -248,7 +250,7 @@ class PromptBuilder:
             return transcript(turns, self.prompt.speakers)
         return fence_dialogue(turns)
 
-    def _values(self, question: PromptQuestion) -> dict[str, Any]:
+    def _template_values(self, question: PromptQuestion) -> dict[str, Any]:
         """Returns the template values for ``question`` that do not depend on the dialogue. The
         values of the first dimension are also at the top level."""
         dimensions = [self._dimension_values(d) for d in question.dimensions]
@@ -272,7 +274,7 @@ class PromptBuilder:
             "answer": self.answer.format,
             "layout": self.layout,
             "variant": self.variant,
-            "form": self._form(question),
+            "form": self._answer_form(question),
         }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
@@ -303,7 +305,7 @@ class PromptBuilder:
             values |= self.more_values(dimension, aspect)
         return values
 
-    def _form(self, question: PromptQuestion) -> str:
+    def _answer_form(self, question: PromptQuestion) -> str:
         """Returns the JSON form of the answer to ``question``, with an entry for each dimension, as
         a text for the prompt."""
         answer = self.answer
@@ -324,7 +326,7 @@ class PromptBuilder:
             return "{\n" + ",\n".join(forms) + "\n}"
         return forms[0]
 
-    def _examples(
+    def _scored_examples(
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
         """Returns the scored examples for ``question``. Leaves out the dialogue with the id
@@ -446,7 +448,7 @@ def choose_examples(
 # -- the part of a dialogue that a prompt shows (ORALIS, section 4.2) ------------------------------
 
 
-def view_of(
+def prompt_view(
     dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
 ) -> PromptView:
     """Returns the part of ``dialogue`` that ``context`` shows. ``turn``: the index of the turn to
@@ -496,7 +498,7 @@ def _response_text(response: Turn, *, fence: bool) -> str:
     return " ".join(response.content.split())
 
 
-def shorten(
+def summarise_long_turns(
     views: Sequence[PromptView],
     llm: LanguageModel,
     prompt: Prompt,
@@ -525,7 +527,7 @@ def shorten(
         return
     answers = llm.chat(requests)
     for (view, index), answer in zip(places, answers, strict=True):
-        view.usage = total_usage([view.usage, spent([answer.usage])])
+        view.usage = total_usage([view.usage, sum_usages([answer.usage])])
         view.shortened += 1
         if answer.finish == "stop" and answer.text.strip():
             view.turns[index] = Turn("assistant", answer.text.strip())

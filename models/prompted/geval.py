@@ -10,15 +10,15 @@ from typing import Literal
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.llm.cost import Usage, sum_usages
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.judge import BasePromptedConfig, BasePromptedJudge
 from medal_judges.models.prompted.prompt import Aspect
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    from_alternatives,
-    from_logprobs,
+    with_alternative_chances,
+    with_rating_chances,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -54,16 +54,18 @@ class GEvalJudge(BasePromptedJudge):
             config,
             answer_tokens=ANSWER_TOKENS,
             prompt_tokens=MAX_TOKENS - ANSWER_TOKENS,
-            values=self._placeholders,
+            values=self._template_values,
         )
-        self.ratings = {d.name: Ratings.of(d, POINTS) for d in self.dimensions}
+        self.ratings = {
+            d.name: Ratings.of_dimension(d, POINTS) for d in self.dimensions
+        }
 
-    def _placeholders(
+    def _template_values(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
         """Returns the values of G-Eval's templates for ``dimension``. ``aspect``: the prompt's
         texts about it. A part of the prompt whose value is None is left out."""
-        texts = Ratings.of(dimension, POINTS).texts
+        texts = Ratings.of_dimension(dimension, POINTS).texts
         bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels
             for text, band in zip(texts, aspect.bands, strict=True):
@@ -78,9 +80,9 @@ class GEvalJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        ask = self._by_likelihood
+        ask = self._rate_by_likelihood
         if self.llm.api:
-            ask = self._by_alternatives
+            ask = self._rate_by_alternatives
         readings = ask(requests, dimensions)
         judgements = []
         rows = windows(readings, len(dimensions))
@@ -95,22 +97,22 @@ class GEvalJudge(BasePromptedJudge):
             )
         return judgements
 
-    def _by_likelihood(
+    def _rate_by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
         """Returns a reading for each request and dimension, in order, from the likelihood of each
         rating."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
-        eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
+        eos = {name: ratings.is_ambiguous for name, ratings in self.ratings.items()}
         readings: list[Reading] = []
         for row in self.answer_likelihoods(requests, dimensions, texts, eos):
             for likelihoods, usage in row.values():
                 totals = [likelihood.total for likelihood in likelihoods]
-                readings.append((from_logprobs(Answer(), totals), usage, False))
+                readings.append((with_rating_chances(Answer(), totals), usage, False))
         return readings
 
-    def _by_alternatives(
+    def _rate_by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
         """Returns a reading for each request and dimension, in order, from the alternatives to the
@@ -123,7 +125,7 @@ class GEvalJudge(BasePromptedJudge):
         readings: list[Reading] = []
         ratings = [self.ratings[name] for name in dimensions] * len(requests)
         for completion, scale in zip(self.llm.chat(chats), ratings, strict=True):
-            answer = expected_rating(completion, scale)
+            answer = rating_distribution(completion, scale)
             readings.append((answer, completion.usage, completion.transient))
         return readings
 
@@ -132,14 +134,14 @@ class GEvalJudge(BasePromptedJudge):
 Reading = tuple[Answer, Usage, bool]
 
 
-def expected_rating(completion: Completion, ratings: Ratings) -> Answer:
+def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
     """Returns an answer with the probability of each of ``ratings``, from the alternatives to the
     rating in ``completion``. If there is no rating or there are no alternatives, it has a
     ``reason`` instead."""
     written = "".join(token.text for token in completion.tokens)
     if written:
         completion = replace(completion, text=written)
-    answer = from_alternatives(completion, ratings.read(completion), ratings)
+    answer = with_alternative_chances(completion, ratings.read(completion), ratings)
     reason = answer.reason
     if reason is None and answer.chances is None:
         reason = "the server reports no alternatives to the rating"
@@ -198,6 +200,6 @@ class GPTScoreJudge(BasePromptedJudge):
                     distribution = [1 - chance, chance]
                 score = dimension.from_unit(chance)
                 results[name] = DimensionScore(score, distribution, {"raw": raw})
-            usage = spent(usage for _, usage in row.values())
+            usage = sum_usages(usage for _, usage in row.values())
             judgements.append(judgement_of(results, usage=usage))
         return judgements

@@ -17,7 +17,7 @@ from pydantic import Field
 from medal_judges.config import Config, build_config
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cost import Usage, spent, total_usage
+from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -27,9 +27,9 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
     failed_completion,
+    first_fitting_start,
+    grouped_likelihoods,
     likelihood_usage,
-    likelihoods_by_owner,
-    oldest_kept,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, no_model_error
 from medal_judges.models.prompted.answers import (
@@ -46,16 +46,16 @@ from medal_judges.models.prompted.builder import (
     PromptView,
     ScoredExample,
     load_examples,
-    shorten,
-    view_of,
+    prompt_view,
+    summarise_long_turns,
 )
 from medal_judges.models.prompted.prompt import fence_note, load_prompt
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    from_alternatives,
-    from_logprobs,
     pool_answers,
     to_judgement,
+    with_alternative_chances,
+    with_rating_chances,
 )
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
@@ -197,7 +197,7 @@ class BasePromptedJudge(Judge):
         for language, builder in self.builders.items():
             texts[language] = builder.hash
             notes.append(builder.fence)
-        first = self.builder(None)
+        first = self.builder_for(None)
         examples = [asdict(example) for example in first.examples]
         values: list[Mapping[str, str | None]] = []
         for dimension in self.dimensions:
@@ -213,7 +213,7 @@ class BasePromptedJudge(Judge):
             seed=config.seed,
         )
 
-    def builder(self, request: ScoreRequest | None) -> PromptBuilder:
+    def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the prompt builder for the language of the dialogue in ``request``. If there is
         none, or ``request`` is None, returns the first builder."""
         first = next(iter(self.builders.values()))
@@ -226,12 +226,12 @@ class BasePromptedJudge(Judge):
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         config = self.base_config
         for request in requests:
-            apart = self.builder(request).response_apart
-            request.payload = view_of(
+            apart = self.builder_for(request).response_apart
+            request.payload = prompt_view(
                 request.dialogue, request.turn, config.context, apart=apart
             )
         if self.shortening is not None:
-            shorten(
+            summarise_long_turns(
                 [request.payload for request in requests],
                 self.shortener,
                 self.shortening,
@@ -244,7 +244,7 @@ class BasePromptedJudge(Judge):
     def _drop_turns(self, request: ScoreRequest) -> None:
         """Drops the oldest turns of ``request`` until its longest prompt fits. Sets a ``failure``
         if the last turn alone is too long."""
-        builder, view = self.builder(request), request.payload
+        builder, view = self.builder_for(request), request.payload
 
         for question in builder.questions:
             view.rendered[question.index] = builder.messages(question, view)
@@ -259,7 +259,9 @@ class BasePromptedJudge(Judge):
                 return self.llm.count_tokens(builder.messages(longest, view, start))
 
             droppable = len(view.turns) - (view.response is None)
-            view.start = oldest_kept(droppable, lambda start: length(start) <= budget)
+            view.start = first_fitting_start(
+                droppable, lambda start: length(start) <= budget
+            )
             request.tokens = length(view.start)
         if request.tokens > budget and view.failure is None:
             view.failure = (
@@ -277,7 +279,7 @@ class BasePromptedJudge(Judge):
     ) -> list[PromptQuestion]:
         """Returns the questions about ``request``: one for each of ``dimensions``, in order. If the
         prompt's layout is ``together``, returns one question about all dimensions of the judge."""
-        builder = self.builder(request)
+        builder = self.builder_for(request)
         if builder.together:
             return list(builder.questions)
         by_name = {question.fields[0].name: question for question in builder.questions}
@@ -288,7 +290,7 @@ class BasePromptedJudge(Judge):
     ) -> tuple[Message, ...]:
         view: PromptView = request.payload
         if question.index not in view.rendered:
-            view.rendered[question.index] = self.builder(request).messages(
+            view.rendered[question.index] = self.builder_for(request).messages(
                 question, view
             )
         return view.rendered[question.index]
@@ -305,7 +307,7 @@ class BasePromptedJudge(Judge):
         ``score_eos``: by dimension, whether a likelihood includes the end of the turn."""
         groups, owners = [], []
         for request in requests:
-            prefill_of = self.builder(request).prefill
+            prefill_of = self.builder_for(request).prefill
             for question in self.questions(request, dimensions):
                 name, messages = (
                     question.fields[0].name,
@@ -319,7 +321,7 @@ class BasePromptedJudge(Judge):
                 )
                 groups.append([replace(first, text=text) for text in texts[name]])
                 owners.append((request.dialogue.id, request.payload.start))
-        answers = grouped_likelihoods(self.llm, groups, owners)
+        answers = likelihoods_with_usage(self.llm, groups, owners)
         rows = windows(answers, len(dimensions))
         return [dict(zip(dimensions, row, strict=True)) for row in rows]
 
@@ -360,11 +362,11 @@ class BasePromptedJudge(Judge):
         judgement = to_judgement(
             answers,
             [d for d in self.dimensions if d.name in answers],
-            self.builder(request),
+            self.builder_for(request),
             self.ratings,
             expected=self.scores_expected,
         )
-        return replace(judgement, usage=spent(usages), transient=transient)
+        return replace(judgement, usage=sum_usages(usages), transient=transient)
 
     @abstractmethod
     def _score_fitting(
@@ -374,7 +376,7 @@ class BasePromptedJudge(Judge):
         model's context."""
 
 
-def grouped_likelihoods(
+def likelihoods_with_usage(
     llm: LanguageModel,
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
@@ -383,7 +385,7 @@ def grouped_likelihoods(
     has a key for each group, such as the id of its dialogue. Groups with the same key are sent as
     one, so that beginnings that they share are computed once."""
     answers: list[tuple[list[Likelihood], Usage]] = []
-    for likelihoods in likelihoods_by_owner(llm, groups, owners):
+    for likelihoods in grouped_likelihoods(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
         answers.append((likelihoods, usage))
     return answers
@@ -459,7 +461,7 @@ class PromptedJudge(BasePromptedJudge):
                     schema = builder.schema(question, config.comment_chars)
                     schemas[question.index] = schema
             self.schemas[builder] = schemas
-        scales = self.builder(None).scales
+        scales = self.builder_for(None).scales
         self.ratings = {}
         for dimension in self.dimensions:
             ratings = Ratings.of_scale(dimension, scales[dimension.name])
@@ -468,7 +470,7 @@ class PromptedJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        questions = self._answers(requests, dimensions)
+        questions = self._ask_questions(requests, dimensions)
         if self.config.ask_again:
             self._ask_again(requests, questions)
         if self.config.expected and not self.llm.api:
@@ -485,7 +487,7 @@ class PromptedJudge(BasePromptedJudge):
                 transient |= question.completion.transient
                 for name, answer in question.answers.items():
                     # A server's alternatives to the number's token are a distribution.
-                    answer = from_alternatives(
+                    answer = with_alternative_chances(
                         question.completion, answer, self.ratings[name]
                     )
                     repeats.setdefault(name, []).append(answer)
@@ -499,7 +501,7 @@ class PromptedJudge(BasePromptedJudge):
             )
         return judgements
 
-    def _answers(
+    def _ask_questions(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_Asked]:
         """Asks the questions about all ``requests``, ``repeats`` times each. Returns them with
@@ -509,7 +511,7 @@ class PromptedJudge(BasePromptedJudge):
             top_logprobs = ALTERNATIVES
         questions = []
         for owner, request in enumerate(requests):
-            schemas = self.schemas[self.builder(request)]
+            schemas = self.schemas[self.builder_for(request)]
             for question in self.questions(request, dimensions):
                 chat = ChatRequest(
                     self.messages(request, question),
@@ -539,7 +541,7 @@ class PromptedJudge(BasePromptedJudge):
             question.answers = read_answers(
                 completion,
                 question.question.fields,
-                self.builder(request).answer,
+                self.builder_for(request).answer,
             )
 
     def _ask_again(
@@ -552,7 +554,9 @@ class PromptedJudge(BasePromptedJudge):
             if question.completion.failed or len(question.answers) > 1:
                 continue
             if all(answer.value is None for answer in question.answers.values()):
-                again = self.builder(requests[question.owner]).again(question.question)
+                again = self.builder_for(requests[question.owner]).second_question(
+                    question.question
+                )
                 *earlier, message = question.chat.messages
                 message = replace(message, content=f"{message.content}\n\n{again}")
                 messages = (*earlier, message)
@@ -584,18 +588,18 @@ class PromptedJudge(BasePromptedJudge):
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
         for question in questions:
-            shape = self.builder(requests[question.owner]).answer
+            shape = self.builder_for(requests[question.owner]).answer
             can_begin = shape.format == "number" and not question.completion.failed
             for name, answer in question.answers.items():
                 if answer.span is not None or can_begin:
                     weighed.append((question, name))
                     groups.append(self._with_every_rating(question, name))
-        scored = grouped_likelihoods(
+        scored = likelihoods_with_usage(
             self.llm, groups, [question.owner for question, _ in weighed]
         )
         for (question, name), (likelihoods, usage) in zip(weighed, scored, strict=True):
             totals = [likelihood.total for likelihood in likelihoods]
-            question.answers[name] = from_logprobs(question.answers[name], totals)
+            question.answers[name] = with_rating_chances(question.answers[name], totals)
             question.usages.append(usage)
 
     def _with_every_rating(self, question: _Asked, name: str) -> list[Continuation]:
@@ -604,12 +608,12 @@ class PromptedJudge(BasePromptedJudge):
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""
-        if ratings.ambiguous and end:
+        if ratings.is_ambiguous and end:
             tail = text[end : end + 1].strip()
         first = Continuation(
             question.chat.messages,
             tail,
             prefill=text[:start],
-            score_eos=ratings.ambiguous and not tail,
+            score_eos=ratings.is_ambiguous and not tail,
         )
         return [replace(first, text=rating + tail) for rating in ratings.texts]

@@ -121,7 +121,7 @@ class Prompt(Config):
             messages.insert(0, Message("system", system))
         return messages
 
-    def values_of(self, part: str) -> set[str]:
+    def value_names(self, part: str) -> set[str]:
         """Returns the names of the values that the template ``part`` uses. Raises ConfigError if
         the template is not valid."""
         try:
@@ -171,7 +171,7 @@ def load_prompt(
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: write a part {missing[0]!r}")
     for part in prompt.parts:
-        used = prompt.values_of(part)
+        used = prompt.value_names(part)
         if known is not None and (unknown := used - set(known)):
             raise ConfigError(
                 f"{where}: {part}: no value {min(unknown)!r} here",
@@ -205,7 +205,7 @@ def transcript(
 # marks would also work, but would separate prompts that share their beginning.
 
 
-def harmless(text: str) -> str:
+def escape_tags(text: str) -> str:
     """Returns ``text`` on one line, without invisible characters. Escapes anything that looks like
     the beginning of a tag."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
@@ -214,7 +214,7 @@ def harmless(text: str) -> str:
 def fence_text(mark: str, text: str) -> str:
     """Returns ``text`` between tags named ``mark``, such as ``<response>...</response>``. Tags in
     the text itself are escaped."""
-    return f"<{mark}>{harmless(text)}</{mark}>"
+    return f"<{mark}>{escape_tags(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:

@@ -40,7 +40,7 @@ class Ratings:
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, dimension: Dimension, points: int) -> Ratings:
+    def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
         """Returns the whole numbers on the scale of ``dimension``, if there are two to eleven (at
         least three on a continuous scale). Otherwise returns the ratings 1 to ``points``, evenly
         spaced over the scale."""
@@ -72,7 +72,7 @@ class Ratings:
         return cls(tuple(f"{number:.9g}" for number in numbers), values)
 
     @cached_property
-    def ambiguous(self) -> bool:
+    def is_ambiguous(self) -> bool:
         """Whether one rating is the beginning of another, such as 1 of 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
@@ -89,7 +89,7 @@ class Ratings:
         reason = f"{answer.value:g} is none of the ratings in {quote(completion.text)}"
         return Answer(reason=reason)
 
-    def moments(self, chances: Sequence[float]) -> tuple[float, float]:
+    def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
         """Returns the expected value and the standard deviation of ``values``. ``chances``: the
         probability of each."""
         mean = variance = 0.0
@@ -104,7 +104,7 @@ class Ratings:
 # -- distributions ---------------------------------------------------------------------------------
 
 
-def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
+def with_rating_chances(answer: Answer, logprobs: Sequence[float]) -> Answer:
     """Returns ``answer`` with the probability of each rating. ``logprobs``: the log-probability of
     each rating's text, in order."""
     top = max(logprobs)
@@ -114,13 +114,13 @@ def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
     return replace(answer, chances=chances, mass=total * math.exp(top))
 
 
-def from_alternatives(
+def with_alternative_chances(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
     """Returns ``answer`` with the probability of each of ``ratings``, from the alternatives to the
     token of its number in ``completion``. Returns it unchanged if no alternatives are reported, if
     the number has several tokens, or if one rating is the beginning of another (1 and 10)."""
-    if answer.span is None or ratings.ambiguous or not completion.tokens:
+    if answer.span is None or ratings.is_ambiguous or not completion.tokens:
         return answer
     start, end = answer.span
     written, before = "", 0
@@ -186,7 +186,7 @@ def to_judgement(
     comments: list[str] = []
     for dimension in dimensions:
         name, answer = dimension.name, answers[dimension.name]
-        value = builder.to_dimension(answer.value, dimension)
+        value = builder.to_dimension_scale(answer.value, dimension)
         details: dict[str, Any] = {
             "value": value,
             "comment": answer.comment,
@@ -194,10 +194,12 @@ def to_judgement(
             "repeats": [],
         }
         for repeat in answer.repeats:
-            details["repeats"].append(builder.to_dimension(repeat, dimension))
+            details["repeats"].append(builder.to_dimension_scale(repeat, dimension))
         chances = answer.chances or ()
         if chances:
-            details["expected"], details["spread"] = ratings[name].moments(chances)
+            details["expected"], details["spread"] = ratings[name].mean_and_deviation(
+                chances
+            )
             details["mass"] = answer.mass
         if expected:
             value = details.get("expected")

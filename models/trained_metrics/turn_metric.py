@@ -34,7 +34,7 @@ from medal_judges.models.batching import (
     retry_on_oom,
 )
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
-from medal_judges.models.llm.protocol import oldest_kept
+from medal_judges.models.llm.protocol import first_fitting_start
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
@@ -126,8 +126,8 @@ class TurnMetric(Judge):
     """Base class of published metrics, whose network returns a probability for each input. The
     score of a dialogue is the mean over its assistant turns.
 
-    A family implements ``_ask`` and ``_probability``. ``parts``: a dimension that is the mean of
-    other dimensions -> those. ``sums``: the dimensions whose value is the sum of a turn's
+    A family implements ``add_inputs`` and ``_probability``. ``parts``: a dimension that is the mean
+    of other dimensions -> those. ``sums``: the dimensions whose value is the sum of a turn's
     probabilities instead of their mean.
     """
 
@@ -169,7 +169,7 @@ class TurnMetric(Judge):
             truncation=self.truncation,
         )
 
-    def _tokens(self, text: str, turn: int, queries: Queries) -> TokenIds:
+    def _fitting_ids(self, text: str, turn: int, queries: Queries) -> TokenIds:
         """Returns the token ids of ``text``. If they do not fit, cuts their end and adds ``turn``
         to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
@@ -180,7 +180,7 @@ class TurnMetric(Judge):
         return tuple(ids)
 
     @abstractmethod
-    def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
+    def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         """Adds the inputs about the turn at index ``turn`` to ``queries``. They may show no later
         turn."""
 
@@ -194,7 +194,7 @@ class TurnMetric(Judge):
             dialogue, turn = request.dialogue, request.turn
             request.payload = queries = Queries()
             for asked_turn in dialogue.assistant_turns if turn is None else (turn,):
-                self._ask(dialogue, asked_turn, queries)
+                self.add_inputs(dialogue, asked_turn, queries)
             request.tokens = sum(len(ids) for _, _, ids in queries.inputs)
             request.truncated_turns = len(queries.dropped)
             request.cut_turns = len(queries.cut)
@@ -299,9 +299,9 @@ class EnDexJudge(TurnMetric):
         self.max_tokens = max_positions(network.config) or 0
         self.truncation = f"ends of turns beyond {self.max_tokens} tokens"
 
-    def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
+    def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         text = self.marks.break_up(dialogue.turns[turn].content)
-        ids = self._tokens(text, turn, queries)
+        ids = self._fitting_ids(text, turn, queries)
         for dimension in self.dimensions:
             queries.inputs.append((dimension.name, turn, ids))
 
@@ -368,22 +368,24 @@ class UniEvalJudge(TurnMetric):
         self.prompt_hash = content_hash([self.layout, pooling])
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
-    def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
+    def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         turns = dialogue.turns[: turn + 1]
         *before, response = (self.marks.break_up(t.content).strip() for t in turns)
-        fact = self._fact(dialogue)
+        fact = self._find_fact(dialogue)
         for name in self.parts[OVERALL]:
             question = self.layout["questions"][name]
             if "needs_fact" in question and not fact:
                 continue
-            answers = sentences(response) if "by" in question else [response]
+            answers = split_sentences(response) if "by" in question else [response]
             for answer in answers:
-                text, dropped = self._fit(question, answer, before, fact)
-                queries.inputs.append((name, turn, self._tokens(text, turn, queries)))
+                text, dropped = self._fit_input(question, answer, before, fact)
+                queries.inputs.append(
+                    (name, turn, self._fitting_ids(text, turn, queries))
+                )
                 if "dialogue history" in question["fields"]:
                     queries.dropped.update(range(dropped))
 
-    def _fact(self, dialogue: Dialogue) -> str:
+    def _find_fact(self, dialogue: Dialogue) -> str:
         """Returns the first text under one of FACT_KEYS in the context of ``dialogue``, or an empty
         text."""
         for key in FACT_KEYS:
@@ -395,7 +397,7 @@ class UniEvalJudge(TurnMetric):
                 return fact
         return ""
 
-    def _fit(
+    def _fit_input(
         self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
         """Returns (text of the input with the newest turns that fit, number of older turns
@@ -415,7 +417,7 @@ class UniEvalJudge(TurnMetric):
         def fits(start: int) -> bool:
             return len(self.tokenizer(text(start)).input_ids) <= self.max_tokens
 
-        start = oldest_kept(len(before), fits)
+        start = first_fitting_start(len(before), fits)
         return text(start), start
 
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -428,7 +430,7 @@ class UniEvalJudge(TurnMetric):
         return (logits[:, 0] - logits[:, 1]).sigmoid()
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Splits ``text`` into sentences, without empty ones. Returns the whole text as one sentence if
     there are none."""
     parts, start = [], 0

@@ -16,7 +16,7 @@ from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Line,
     MemberConfig,
-    open_member,
+    load_member,
 )
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
@@ -31,7 +31,7 @@ FAMILIES = ("linear", "encoder", "lora", "generative", "hybrid")
 
 
 def _hybrid(member: Path) -> Judge:
-    one = open_member("one", MemberConfig(path=str(member)))
+    one = load_member("one", MemberConfig(path=str(member)))
     return HybridJudge({"one": one}, {"overall": Line(("one",), (1.0,))}, [OVERALL])
 
 

@@ -18,7 +18,7 @@ from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Line,
     MemberConfig,
-    open_member,
+    load_member,
 )
 from medal_judges.models.model_files import base_hash
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -39,7 +39,7 @@ MEDAL: dict[str, Any] = {
 @pytest.fixture
 def hybrid(tmp_path: Path) -> Path:
     """A saved hybrid of one member in YAML."""
-    member = open_member("one", MemberConfig(path="configs/judges/length.yaml"))
+    member = load_member("one", MemberConfig(path="configs/judges/length.yaml"))
     judge = HybridJudge({"one": member}, {"overall": Line(("one",), (1.0,))}, [OVERALL])
     return judge.save_pretrained(tmp_path / "hybrid")
 
@@ -88,7 +88,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     llm = {"model": "x", "backend": "openai", "base_url": "http://127.0.0.1:9/v1"}
     llm |= {"api_key_env": "MY_KEY", "cache": True}
     judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
-    member = open_member("strong", MemberConfig(path=str(judge)))
+    member = load_member("strong", MemberConfig(path=str(judge)))
     line = Line(("strong",), (1.0,))
     made = HybridJudge({"strong": member}, {"overall": line}, [OVERALL])
     folder = made.save_pretrained(tmp_path / "hybrid")

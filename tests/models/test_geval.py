@@ -10,7 +10,7 @@ from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
-from medal_judges.models.prompted.geval import GEvalJudge, expected_rating
+from medal_judges.models.prompted.geval import GEvalJudge, rating_distribution
 from medal_judges.models.prompted.ratings import (
     Ratings,
 )
@@ -93,7 +93,7 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(
     assert giant.scores == {"overall": None} and "500 fit" in (giant.failure or "")
 
 
-FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
+FIVE = Ratings.of_dimension(Dimension("overall", "ordinal", 1, 5), 5)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
 def test_what_is_offered(
     kind: str, low: float, high: float, texts: str, values: list[float]
 ):
-    offered = Ratings.of(Dimension("d", kind, low, high), 5)  # type: ignore[arg-type]
+    offered = Ratings.of_dimension(Dimension("d", kind, low, high), 5)  # type: ignore[arg-type]
     assert offered.texts == tuple(texts)
     assert offered.values == pytest.approx(values)
     assert not offered.ambiguous
@@ -132,7 +132,7 @@ def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:
 
 
 def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None:
-    found = expected_rating(
+    found = rating_distribution(
         answer(
             ("Rating", {"Rating": 0.9}),
             (":", {":": 1.0}),
@@ -157,7 +157,7 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
     ],
 )
 def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
-    found = expected_rating(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
+    found = rating_distribution(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
     assert found.chances is None and found.reason
 
 

@@ -15,7 +15,7 @@ from medal_judges.models.hybrid.judge import (
     Line,
     Member,
     MemberConfig,
-    open_member,
+    load_member,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -84,7 +84,7 @@ def hybrid(line: Line, **members: Judge) -> HybridJudge:
 
 
 def opened(line: Line, **paths: str) -> HybridJudge:
-    members = {n: open_member(n, MemberConfig(path=path)) for n, path in paths.items()}
+    members = {n: load_member(n, MemberConfig(path=path)) for n, path in paths.items()}
     return HybridJudge(members, {"overall": line}, [OVERALL], name="both")
 
 

@@ -74,7 +74,7 @@ def answer_dataset(
     rows: list[dict[str, Any]] = []
     unread = 0
     for number, example in enumerate(examples):
-        request = judge.request(example.dialogue)
+        request = judge.prepared_request(example.dialogue)
         if request.payload.failure is not None:
             unread += 1
             continue
@@ -111,7 +111,7 @@ def _answers(
         else:
             lacking.append(dimension.name)
     pairs = []
-    for question in judge.builder(None).questions:
+    for question in judge.builder_for(None).questions:
         if all(dimension.name in units for dimension in question.dimensions):
             pairs.append(judge.sft_example(request, question, units, example.comments))
     if not pairs and units:

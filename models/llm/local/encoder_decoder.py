@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.llm.local.likelihood import context_of
+from medal_judges.models.llm.local.likelihood import context_length
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -46,7 +46,7 @@ class EncoderDecoderModel(LanguageModel):
         weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        positions = context_of(model.config)
+        positions = context_length(model.config)
         self.context = min(positions, context or positions)
         self.marks = SpecialTokens(tokenizer)
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
@@ -68,9 +68,9 @@ class EncoderDecoderModel(LanguageModel):
         )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        return len(self._read(messages))
+        return len(self._encoder_ids(messages))
 
-    def _read(self, messages: Sequence[Message]) -> list[int]:
+    def _encoder_ids(self, messages: Sequence[Message]) -> list[int]:
         """Returns the token ids that the encoder reads for ``messages``."""
         break_up = self.marks.break_up
         if self.tokenizer.chat_template:
@@ -101,7 +101,7 @@ class EncoderDecoderModel(LanguageModel):
                 for continuation in group:
                     messages = continuation.messages
                     if messages not in read:
-                        ids = self._read(messages)
+                        ids = self._encoder_ids(messages)
                         self.require_room(len(ids))
                         encoded = torch.tensor([ids], device=self.model.device)
                         states = self.model.get_encoder()(input_ids=encoded)
@@ -112,7 +112,7 @@ class EncoderDecoderModel(LanguageModel):
                 answers.append(likelihoods)
         return answers
 
-    def _target(self, continuation: Continuation) -> tuple[list[int], int]:
+    def _decoder_ids(self, continuation: Continuation) -> tuple[list[int], int]:
         """Returns (token ids that the decoder writes, how many of them precede the scored part)."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
@@ -135,7 +135,7 @@ class EncoderDecoderModel(LanguageModel):
         one continuation at a time, because decoders mask padding in different ways."""
         import torch
 
-        target, start = self._target(continuation)
+        target, start = self._decoder_ids(continuation)
         self.require_room(len(target))
         device, begin = self.model.device, self.model.config.decoder_start_token_id
         before = torch.tensor([[begin, *target[:-1]]], device=device)

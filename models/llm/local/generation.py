@@ -18,9 +18,9 @@ from medal_judges.models.batching import pad_rows
 from medal_judges.models.llm.chat_template import STOP, Prompts
 from medal_judges.models.llm.local.likelihood import (
     cache_name,
+    can_share_prefix,
     is_tested,
-    reads_beginnings_once,
-    takes,
+    takes_argument,
 )
 from medal_judges.models.llm.protocol import JSON_LAYOUT, ChatRequest
 
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     cached: int
 
 
-def batches(
+def prompt_batches(
     model: PreTrainedModel,
     prompts: Prompts,
     requests: Sequence[ChatRequest],
@@ -56,7 +56,7 @@ def batches(
     for index, request in enumerate(requests):
         by_limit.setdefault(request.max_tokens, []).append(index)
     for max_tokens, indices in by_limit.items():
-        groups = _alike(prompts, indices)
+        groups = _group_alike(prompts, indices)
         groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
         batch: list[int] = []
         longest = 0
@@ -70,7 +70,7 @@ def batches(
         yield batch
 
 
-def write(
+def generate_rows(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
@@ -86,7 +86,7 @@ def write(
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
-    inputs = read_inputs(model, prompts, pad)
+    inputs = prepare_inputs(model, prompts, pad)
     begin = inputs.ids.shape[1]
     settings: dict[str, Any] = {}
     if inputs.cache is not None:
@@ -158,7 +158,7 @@ class Inputs(NamedTuple):
     cached: list[int]
 
 
-def read_inputs(
+def prepare_inputs(
     model: PreTrainedModel,
     prompts: Prompts,
     pad: int,
@@ -172,10 +172,10 @@ def read_inputs(
     the last columns are the padded remainders.
     """
     groups = [[index] for index in range(len(prompts))]
-    if reads_beginnings_once(model.config):
-        groups = _alike(prompts, range(len(prompts)), shortest)
+    if can_share_prefix(model.config):
+        groups = _group_alike(prompts, range(len(prompts)), shortest)
     if len(groups) == len(prompts):
-        ids, mask = _pad(model, prompts, pad)
+        ids, mask = _pad_left(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
     rows = np.zeros(len(prompts), dtype=int)  # of each prompt, that of its beginning
     heads = np.zeros_like(rows)  # tokens of the beginning
@@ -183,11 +183,11 @@ def read_inputs(
         rows[group] = row
         heads[group] = common_length([prompts[index] for index in group])
     firsts = [group[0] for group in groups]
-    ids, mask = _pad(model, [prompts[i][: heads[i]] for i in firsts], pad)
+    ids, mask = _pad_left(model, [prompts[i][: heads[i]] for i in firsts], pad)
     extra: dict[str, Any] = {}
-    if takes(model, "logits_to_keep"):
+    if takes_argument(model, "logits_to_keep"):
         extra["logits_to_keep"] = 1
-    if takes(model, "position_ids"):
+    if takes_argument(model, "position_ids"):
         extra["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
     with torch.inference_mode():
         out = model(input_ids=ids, attention_mask=mask, use_cache=True, **extra)
@@ -195,7 +195,7 @@ def read_inputs(
         cache = getattr(out, cache_name(model))
         cache.batch_select_indices(chosen)
     tails = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
-    tail_ids, tail_mask = _pad(model, tails, pad)
+    tail_ids, tail_mask = _pad_left(model, tails, pad)
     heads[firsts] = 0  # these were read, the others copied
     return Inputs(
         torch.cat([ids[chosen], tail_ids], 1),
@@ -205,7 +205,7 @@ def read_inputs(
     )
 
 
-def _alike(
+def _group_alike(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
     """Groups ``indices`` of prompts that begin alike. The prompts are sorted by their tokens. Two
@@ -234,7 +234,7 @@ def common_length(prompts: Prompts) -> int:
     return 0
 
 
-def _pad(
+def _pad_left(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns ``prompts`` as ids and mask [rows, longest], padded on the left with the id
@@ -263,14 +263,14 @@ class SeededSampling(LogitsProcessor):
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
                 tempered = scores[row].float() / request.temperature
-                logits = _nucleus(tempered, request.top_p)
+                logits = _nucleus_logits(tempered, request.top_p)
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
                 drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
         return drawn
 
 
-def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+def _nucleus_logits(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities add up
     to ``top_p``."""
     if top_p >= 1:

@@ -84,7 +84,7 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
     return tree
 
 
-def passes(tree: Tree, limit: int) -> Iterator[list[int]]:
+def tree_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
     """Yields the nodes of ``tree`` beyond its spine, in passes of about ``limit`` tokens. A subtree
     stays in one pass, parents before children."""
     root: dict[int, int] = {}
@@ -128,15 +128,17 @@ def tree_logprobs(
         ends = [*scored_spine[LOGIT_ROWS::LOGIT_ROWS], tree.base]
         for start, end in pairwise([0, *ends]):
             nodes = range(start, end)
-            read, cache = _read(model, nodes, tree, scored_children, cache)
+            read, cache = _read_nodes(model, nodes, tree, scored_children, cache)
             logprobs |= read
-        for packed in passes(tree, limit):
+        for packed in tree_passes(tree, limit):
             if scored_children.keys().isdisjoint(packed):
                 continue  # last tokens only: their parents' logits score them
             depths = torch.tensor(tree.depths, device=model.device)[None, packed]
-            masks = _masks(tree, packed, model)
+            masks = _tree_masks(tree, packed, model)
             inputs = {"position_ids": depths, "attention_mask": masks}
-            read, cache = _read(model, packed, tree, scored_children, cache, **inputs)
+            read, cache = _read_nodes(
+                model, packed, tree, scored_children, cache, **inputs
+            )
             logprobs |= read
             cache.crop(-len(packed))
     scored: list[np.ndarray] = []
@@ -170,7 +172,7 @@ def _first_scored(sequence: TokenSequence, joint: bool) -> int:
     return sequence.start
 
 
-def _read(
+def _read_nodes(
     model: PreTrainedModel,
     nodes: Sequence[int],
     tree: Tree,
@@ -198,7 +200,7 @@ def _read(
     return dict(zip(children, logprobs.tolist(), strict=True)), getattr(out, name)
 
 
-def _masks(
+def _tree_masks(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """Returns the additive attention mask [1, 1, pass, spine + pass] with which each of ``nodes``
@@ -263,7 +265,7 @@ def logits_at(
     """Runs ``model`` on one sequence ``ids`` [1, n]. Returns its logits [len(rows), vocabulary] in
     fp32 at the positions ``rows``, and the whole output of the model."""
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
-    if takes(model, "logits_to_keep"):
+    if takes_argument(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
         return out.logits[0].float(), out
     out = model(input_ids=ids, **settings)
@@ -273,10 +275,10 @@ def logits_at(
 def cache_name(model: PreTrainedModel) -> str:
     """Returns the name of the key-value cache in the inputs and outputs of ``model``, which depends
     on the version of transformers."""
-    return "cache" if takes(model, "cache") else "past_key_values"
+    return "cache" if takes_argument(model, "cache") else "past_key_values"
 
 
-def takes(model: PreTrainedModel, name: str) -> bool:
+def takes_argument(model: PreTrainedModel, name: str) -> bool:
     """Returns whether ``forward`` of ``model`` has a parameter ``name``."""
     return name in inspect.signature(model.forward).parameters
 
@@ -315,7 +317,7 @@ _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_lengt
 _SLIDING = "sliding_attention"
 
 
-def context_of(config: PreTrainedConfig) -> int:
+def context_length(config: PreTrainedConfig) -> int:
     """Returns the context length in tokens from ``config`` of transformers. Returns 1,000,000 if it
     has none."""
     decoder = config.get_text_config(decoder=True)
@@ -333,7 +335,7 @@ def is_tested(config: PreTrainedConfig) -> bool:
     return config.model_type in TESTED and attention in _MASKED
 
 
-def reads_beginnings_once(config: PreTrainedConfig) -> bool:
+def can_share_prefix(config: PreTrainedConfig) -> bool:
     """Returns whether the prompts of a batch may share the key-value cache of a common beginning.
     True for a tested ``config`` without sliding windows, whose positions do not depend on the
     length of the text."""

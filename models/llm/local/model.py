@@ -12,9 +12,9 @@ from medal_judges.models.device import max_batch_tokens, torch_device, torch_dty
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Row, batches, write
+from medal_judges.models.llm.local.generation import Row, generate_rows, prompt_batches
 from medal_judges.models.llm.local.likelihood import (
-    context_of,
+    context_length,
     is_tested,
     plain_logprobs,
     tree_logprobs,
@@ -135,7 +135,7 @@ class LocalModel(TokenModel):
         thinking: int | None = None,
         weights: str | None = None,
     ) -> None:
-        positions = context_of(model.config)
+        positions = context_length(model.config)
         window = min(positions, context or positions)
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.model, self._shared = model, shared
@@ -153,7 +153,7 @@ class LocalModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         completions = []
-        rows = self._rows(prompts, requests)
+        rows = self._generate_rows(prompts, requests)
         for row, request, prompt in zip(rows, requests, prompts, strict=True):
             completions.append(self._to_completion(row, request, len(prompt)))
         return completions
@@ -171,12 +171,14 @@ class LocalModel(TokenModel):
             usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
         )
 
-    def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Row]:
+    def _generate_rows(
+        self, prompts: Prompts, requests: Sequence[ChatRequest]
+    ) -> list[Row]:
         """Generates an answer to each of ``prompts``. No answer depends on the other prompts of its
         batch."""
 
         def written(batch: Sequence[int]) -> list[Row]:
-            return write(
+            return generate_rows(
                 self.model,
                 self.tokenizer,
                 [prompts[i] for i in batch],
@@ -185,7 +187,7 @@ class LocalModel(TokenModel):
             )
 
         rows: dict[int, Row] = {}
-        for batch in batches(self.model, prompts, requests, self.token_budget):
+        for batch in prompt_batches(self.model, prompts, requests, self.token_budget):
             rows |= zip(batch, retry_on_oom(written, batch), strict=True)
         return [rows[i] for i in range(len(prompts))]
 
@@ -202,7 +204,7 @@ class LocalModel(TokenModel):
                 answers.append([])
                 if not group:
                     continue
-                sequences = [self.sequence(continuation) for continuation in group]
+                sequences = [self.to_sequence(continuation) for continuation in group]
                 scored, prefix = score(self.model, sequences, joint=joint)
                 for index, sequence in enumerate(sequences):
                     logprobs = tuple(scored[index].tolist())

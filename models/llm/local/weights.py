@@ -44,10 +44,10 @@ def convert_gguf(file: Path) -> Path:
     returns the folder. Raises MissingExtraError without the package ``gguf``."""
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
-    return build_once(folder, partial(_from_gguf, file))
+    return build_once(folder, partial(_write_from_gguf, file))
 
 
-def _from_gguf(path: Path, folder: Path) -> None:
+def _write_from_gguf(path: Path, folder: Path) -> None:
     if find_spec("gguf") is None:
         raise MissingExtraError("gguf", "llm", f"reading {path.name}")
     import torch

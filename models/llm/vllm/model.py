@@ -170,7 +170,7 @@ class VllmModel(TokenModel):
 
     def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
         """Returns the answer in ``output``, a RequestOutput of vLLM."""
-        answer, ids = output.outputs[0], written_ids(output)
+        answer, ids = output.outputs[0], answer_ids(output)
         cached = output.num_cached_tokens or 0
         usage = Usage(
             input=len(output.prompt_token_ids), cached=cached, output=len(ids)
@@ -213,7 +213,7 @@ class VllmModel(TokenModel):
         likelihoods: dict[int, Likelihood] = {}
         unscored = list(first_with_prefix.values())
         for read_cache in (False, True, False):
-            likelihoods |= self._score_uncached(
+            likelihoods |= self._score_sequences(
                 sequences, unscored, read_cache=read_cache, joint=joint
             )
             unscored = [i for i in range(len(sequences)) if i not in likelihoods]
@@ -225,7 +225,7 @@ class VllmModel(TokenModel):
         unread = iter(in_order)
         return [list(islice(unread, len(group))) for group in groups]
 
-    def _score_uncached(
+    def _score_sequences(
         self,
         sequences: Sequence[TokenSequence],
         indices: Sequence[int],
@@ -248,7 +248,7 @@ class VllmModel(TokenModel):
         return likelihoods
 
 
-def written_ids(output: Any) -> Sequence[int]:
+def answer_ids(output: Any) -> Sequence[int]:
     """Returns the token ids of the answer in vLLM's ``output``, without the token that ends it."""
     answer = output.outputs[0]
     ids: Sequence[int] = answer.token_ids

@@ -142,7 +142,7 @@ def test_joint_likelihood_counts_the_dialogue_too(
     for text in ("That's wrong.", "I don't understand."):
         ids = torch.tensor(
             [
-                tiny_lm.template.sequence(
+                tiny_lm.template.to_sequence(
                     Continuation(messages, text, "user", score_eos=False)
                 ).ids
             ]

@@ -6,7 +6,7 @@ import pytest
 
 from medal_judges.models.followup.judge import (
     read_choice,
-    select,
+    select_follow_ups,
 )
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool
 from medal_judges.models.llm.protocol import (
@@ -45,7 +45,7 @@ class Scripted(ChatModel):
 
 def test_the_intersection_of_the_runs_counts() -> None:
     llm = Scripted([TEXTS[0], TEXTS[2]], [TEXTS[2], TEXTS[1]], [TEXTS[2]])
-    found = select(llm, [("d1", TALK)], POOL, turn=False)[0]
+    found = select_follow_ups(llm, [("d1", TALK)], POOL, turn=False)[0]
     assert found.indices == (2,) and not found.empty
 
 
@@ -63,7 +63,7 @@ class Says(Scripted):
 
 def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
     llm = Says(Completion("Let me think about", finish="length"), Completion("1"))
-    found = select(llm, [("d1", TALK)], POOL, turn=False, runs=1)[0]
+    found = select_follow_ups(llm, [("d1", TALK)], POOL, turn=False, runs=1)[0]
     assert len(found.indices) == 1 and not found.empty
     first, second = llm.requests
     assert second.max_tokens > first.max_tokens
@@ -74,11 +74,11 @@ def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
 def test_without_an_answer_of_every_run_there_is_no_selection() -> None:
     one, nothing = Completion("1"), Completion("It is dull.")
     llm = Says(one, nothing, nothing, nothing, one)
-    found = select(llm, [("d1", TALK)], POOL, turn=False)[0]
+    found = select_follow_ups(llm, [("d1", TALK)], POOL, turn=False)[0]
     assert found.failure is not None and len(llm.requests) == 5
     busy = Completion("", finish="failed", failure="busy", transient=True)
     failed = Says(one, busy, one)
-    found = select(failed, [("d1", TALK)], POOL, turn=False)[0]
+    found = select_follow_ups(failed, [("d1", TALK)], POOL, turn=False)[0]
     assert found.failure and "busy" in found.failure and found.transient
     assert len(failed.requests) == 3  # the backend has tried already
 
@@ -86,7 +86,7 @@ def test_without_an_answer_of_every_run_there_is_no_selection() -> None:
 def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> None:
     def shown(*names: str, seed: int = 0) -> list[str]:
         llm = Scripted(TEXTS)
-        select(
+        select_follow_ups(
             llm,
             [(n, TALK) for n in names],
             POOL,

@@ -30,7 +30,7 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(
         Continuation(TALK[:k], text, role="user") for k in (1, 2) for text in texts
     ]
     given = llm.loglikelihood([group], joint=True)[0]
-    sequences = [llm.template.sequence(c) for c in group]
+    sequences = [llm.template.to_sequence(c) for c in group]
     plain, before = plain_logprobs(llm.model, sequences, joint=True)
     for ours, theirs, prefix in zip(given, plain, before, strict=True):
         np.testing.assert_allclose(ours.logprobs, theirs, atol=1e-4)

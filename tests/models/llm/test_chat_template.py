@@ -49,9 +49,9 @@ def test_a_turn_is_parted_into_what_stands_before_it_itself_and_its_end() -> Non
     assert tok.decode(chat.prefix(HI, "user")) == (
         "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|im_start|>user\n"
     )
-    open_end = chat.sequence(Continuation(HI, "no way", "user", score_eos=False))
+    open_end = chat.to_sequence(Continuation(HI, "no way", "user", score_eos=False))
     assert tok.decode(open_end.ids[open_end.start :]) == "no way"
-    whole = chat.sequence(Continuation(HI, "no way", "user"))
+    whole = chat.to_sequence(Continuation(HI, "no way", "user"))
     assert tok.decode(whole.ids[whole.start :]) == "no way<|im_end|>"
     assert list(whole.ids[: whole.start]) == chat.prefix(HI, "user")
 
@@ -131,7 +131,7 @@ def test_no_word_start_piece_is_left_alone_at_the_boundary(
         turns, add_generation_prompt=True, return_dict=False
     )
     assert chat.prefix(HI[:1], "assistant") == asked
-    whole = chat.sequence(Continuation(HI[:1], text))
+    whole = chat.to_sequence(Continuation(HI[:1], text))
     said = [*turns, {"role": "assistant", "content": text}]
     assert list(whole.ids) == tok.apply_chat_template(said, return_dict=False)
     assert tok.decode(whole.ids[whole.start :]).strip() == f"{text} </s>"

@@ -172,12 +172,12 @@ def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(
 
 def test_shipped_prices_are_those_of_the_servers_that_charge_them() -> None:
     shipped = load_prices()
-    assert shipped.find("gpt-4.1-2025-04-14") == shipped.find("gpt-4.1")
-    assert shipped.find("gpt-4.1-mini") != shipped.find("gpt-4.1")
-    assert shipped.find("gpt-17") is None
-    assert shipped.find("gpt-4o", "http://127.0.0.1:8000/v1") is None
+    assert shipped.find_price("gpt-4.1-2025-04-14") == shipped.find_price("gpt-4.1")
+    assert shipped.find_price("gpt-4.1-mini") != shipped.find_price("gpt-4.1")
+    assert shipped.find_price("gpt-17") is None
+    assert shipped.find_price("gpt-4o", "http://127.0.0.1:8000/v1") is None
     google = "https://generativelanguage.googleapis.com/v1beta/openai/"
-    assert shipped.find("gemini-2.0-flash", google) is not None
+    assert shipped.find_price("gemini-2.0-flash", google) is not None
 
 
 def test_tokens_and_money_of_each_answer(serve: Serve, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
-from medal_judges.models.trained_metrics.turn_metric import sentences
+from medal_judges.models.trained_metrics.turn_metric import split_sentences
 from medal_judges.records.dialogue import Dialogue
 
 from ...talks import talk
@@ -180,4 +180,4 @@ def _items(dialogue: Dialogue) -> Any:
     ],
 )
 def test_sentences(text: str, parts: list[str]) -> None:
-    assert sentences(text) == parts
+    assert split_sentences(text) == parts

@@ -263,14 +263,14 @@ class SeededSampling(LogitsProcessor):
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
                 tempered = scores[row].float() / request.temperature
-                logits = _nucleus_logits(tempered, request.top_p)
+                logits = _top_p(tempered, request.top_p)
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
                 drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
         return drawn
 
 
-def _nucleus_logits(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities add up
     to ``top_p``."""
     if top_p >= 1:

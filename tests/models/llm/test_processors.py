@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.generation import _nucleus
+from medal_judges.models.llm.local.generation import _top_p
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
@@ -37,7 +37,7 @@ def test_the_nucleus_is_the_definitions(spread: float, size: int) -> None:
         ordered, ids = logits.double().sort(descending=True)
         chances = ordered.softmax(dim=-1)
         expected = set(ids[chances.cumsum(-1) - chances < top_p].tolist())
-        left = set(torch.isfinite(_nucleus(logits, top_p)).nonzero().flatten().tolist())
+        left = set(torch.isfinite(_top_p(logits, top_p)).nonzero().flatten().tolist())
         assert left == expected or len(left ^ expected) <= 1
 
 

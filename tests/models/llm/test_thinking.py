@@ -73,7 +73,7 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     said = optional.tokenizer.decode(optional.template.prefix(ASK, "assistant"))
     assert said.endswith("<think>\n\n</think>\n\n")
     willing = thinker(OPTIONAL, 40)
-    prompt = willing.tokenizer.decode(willing._prompt(ASK))
+    prompt = willing.tokenizer.decode(willing._prompt_ids(ASK))
     assert prompt.endswith("assistant\n<think>\n")
     with pytest.raises(ConfigError, match="no block to think in"):
         thinker(architectures.TEMPLATE, 40)

@@ -206,7 +206,7 @@ class VllmModel(TokenModel):
         continuation whose own tokens are in the cache gets no log-probability for them. It is
         scored again without the cache.
         """
-        sequences = list(map(self.sequence, chain.from_iterable(groups)))
+        sequences = list(map(self.to_sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
         for index, sequence in enumerate(sequences):
             first_with_prefix.setdefault(sequence.ids[: sequence.start], index)

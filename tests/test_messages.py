@@ -107,7 +107,7 @@ def test_what_is_not_text_is_counted() -> None:
         say("assistant", "Anything else?"),
         say("tool", "too late"),
     ]
-    dialogue = read_messages(messages, context={"persona": "a tourist"}, folded=folded)
+    dialogue = read_messages(messages, context={"persona": "a tourist"}, changes=folded)
     assert [turn.content for turn in dialogue.turns] == [
         "What is this?\n[image]\n[audio]\nand this",
         "Sunny.\nAnything else?",

@@ -87,7 +87,7 @@ class ReportOptions(Config):
         0.98,
         ge=0,
         le=1,
-        help="Share of chats that a gate needs scores of. Exit code 3 below it.",
+        help="Share of chats that a gate needs scores of. Exit status 3 below it.",
     )
     junit: Path | None = option(
         None,

@@ -112,9 +112,9 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def parse_rows(
-    rows: list[dict[str, Any]], limit: int, folded: Counter[str]
+    rows: list[dict[str, Any]], limit: int, changes: Counter[str]
 ) -> list[Dialogue]:
-    """Returns the dialogues of ``rows``. Counts in ``folded`` the parts of messages that are not
+    """Returns the dialogues of ``rows``. Counts in ``changes`` the parts of messages that are not
     judged, by kind. Raises HTTPException with status 413 for more than ``limit`` turns, which are
     counted before rows are parsed, and with 422 for a malformed row."""
     _check_turns(chain.from_iterable(row.values() for row in rows), limit)
@@ -122,7 +122,7 @@ def parse_rows(
     problems = {}
     for number, row in enumerate(rows):
         try:
-            dialogues.append(parse_dialogue(row, folded=folded))
+            dialogues.append(parse_dialogue(row, changes=changes))
         except RecordError as error:
             problems[f"dialogues[{number}].{error.field}"] = error.message
     if problems:
@@ -207,16 +207,16 @@ class ScoreService:
         except ConfigError as error:
             raise _malformed_error({"dimensions": error.one_line}) from None
         settings = body.model_dump(include=set(RowOptions.model_fields))
-        folded: Counter[str] = Counter()
+        changes: Counter[str] = Counter()
         # Beside the loop, which answers others while a large body is parsed.
         dialogues = await asyncio.to_thread(
-            parse_rows, body.rows(), self.limits.max_turns, folded
+            parse_rows, body.rows(), self.limits.max_turns, changes
         )
         answers = await self._judgements(dialogues, RowOptions(**settings))
         return {
             "judge": self.worker.signature,
             "judgements": list(to_records(answers)),
-            "folded": folded,
+            "changes": changes,
         }
 
     async def _judgements(

@@ -53,7 +53,7 @@ def test_a_chat_a_row(
     found = list(read_dialogues(save(tmp_path, "chats", data), reading=reading))
     check(found, wanted)
     assert (reading.count, reading.read) == (0, 50)
-    ids = [reading.folded[what] for what in reading.folded if what.startswith("ids ")]
+    ids = [reading.changes[what] for what in reading.changes if what.startswith("ids ")]
     assert sorted(ids) == [2, 5]
 
 

@@ -70,7 +70,7 @@ def test_turns_are_sorted_by_instant(form: str, container: str, tmp_path: Path) 
         path = save(tmp_path, "log", CONTAINERS[container]([rows[n] for n in order]))
         (dialogue,), report = read(path)
         assert contents(dialogue) == [*SAID] and not report.count, report.messages
-        assert not report.folded
+        assert not report.changes
 
 
 def test_times_of_two_clocks_are_refused(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_time_that_is_not_read_leaves_the_order_of_the_file_and_is_said(
 ) -> None:
     rows = turns("2026-11-20T09:09", "2026-11-20T09:05", last)
     (dialogue,), report = read(save(tmp_path, "log.jsonl", in_jsonl(rows)))
-    assert contents(dialogue) == [*SAID[:3]] and report.folded == {UNREAD: 1}
+    assert contents(dialogue) == [*SAID[:3]] and report.changes == {UNREAD: 1}
 
 
 # -- lists of messages -----------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_every_reader_leaves_it_out(
     (found,) = read(save(tmp_path, "chats.jsonl", in_jsonl(rows)), reading=report)
     dialogue = found if read is read_dialogues else found.dialogue
     assert [turn.content for turn in dialogue.turns] == [ASKED, ANSWER]
-    assert report.folded[THOUGHTS] == 1 and not report.count, report.messages
+    assert report.changes[THOUGHTS] == 1 and not report.count, report.messages
 
 
 def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:
@@ -148,6 +148,6 @@ def test_a_user_and_a_system_prompt_may_write_tags() -> None:
         {"role": "assistant", "content": ANSWER},
     ]
     counts: Counter[str] = Counter()
-    dialogue = read_messages(said, folded=counts)
+    dialogue = read_messages(said, changes=counts)
     assert dialogue.turns[0].content == THOUGHT + ASKED and not counts[THOUGHTS]
     assert dialogue.context["system_prompt"] == said[0]["content"]

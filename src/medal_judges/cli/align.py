@@ -32,7 +32,7 @@ def align(
     reading: ReadOptions,
 ) -> None:
     """Make a judge agree with people's labels. The gain is measured on chats that were not used for
-    fitting. If the gain may be chance, no judge is written and the exit code is 6. Writes the
+    fitting. If the gain may be chance, no judge is written and the exit status is 6. Writes the
     judge, its card and align.json.
 
     Example: medal align boxed --labels mine.csv --out aligned

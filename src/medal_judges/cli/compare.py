@@ -23,8 +23,8 @@ def compare(options: CompareOptions) -> None:
     it writes a page, JSON and tables.
 
     A mean hides a few chats that are much worse: --bad adds the share of bad scores.
-    --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit codes are those
-    of medal report: 1 if a gate fails, 4 if it is undecided, 2 or 3 if it decides nothing.
+    --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit
+    status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.
 
     Example: medal compare v1.jsonl v2.jsonl --out compared
     """

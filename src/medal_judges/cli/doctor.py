@@ -22,7 +22,7 @@ def doctor(
     device: str | None = DEVICE,
 ) -> None:
     """Check whether a saved judge gives the same scores on this machine as where it was saved. The
-    exit code is 1 if they differ.
+    exit status is 1 if they differ.
 
     Example: medal doctor runs/mine
     """

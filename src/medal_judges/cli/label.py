@@ -62,7 +62,7 @@ def label(
     ),
     replace_labels: bool = option(False, help="Label also rows that have labels."),
     min_coverage: float = option(
-        0.98, ge=0, le=1, help="Share of chats that need a label. Exit code 3 below it."
+        0.98, ge=0, le=1, help="Share of chats to be labelled. Exit status 3 below it."
     ),
     device: str | None = DEVICE,
     overwrite: bool = OVERWRITE,

@@ -63,7 +63,7 @@ def score(
         MIN_COVERAGE,
         ge=0,
         le=1,
-        help="Share of chats that need a score. Exit code 3 below it.",
+        help="Share of chats that need a score. Exit status 3 below it.",
     ),
     workers: int = option(
         1,

@@ -90,11 +90,11 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
 def as_dialogue(
     chat: Chat,
     name: str = "chat",
-    folded: Counter[str] | None = None,
+    changes: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
     """Returns the dialogue of ``chat``. ``lang`` is its language unless the chat names one.
-    ``folded`` counts the parts of messages that are left out. Raises DataError if a message cannot
+    ``changes`` counts the parts of messages that are left out. Raises DataError if a message cannot
     be read. The error names the chat (``name``), the message and the field."""
     if isinstance(chat, Dialogue):
         return chat
@@ -108,7 +108,7 @@ def as_dialogue(
     else:
         row["messages"] = chat
     try:
-        return parse_dialogue(row, folded=folded)
+        return parse_dialogue(row, changes=changes)
     except RecordError as error:
         raise DataError(name, None, error.message) from error
 

@@ -62,7 +62,7 @@ class JudgeReward:
     ) -> list[float | None]:
         """Returns a reward for each completion, in order. Raises DataError if a message cannot be
         read. The error names the completion and the message."""
-        folded: Counter[str] = Counter()
+        changes: Counter[str] = Counter()
         chats = []
         pairs = zip(prompts, completions, strict=True)
         for index, (prompt, completion) in enumerate(pairs):
@@ -73,7 +73,7 @@ class JudgeReward:
             if lang is not None:
                 language = lang[index]
             name = f"completions[{index}]"
-            chat = as_dialogue(messages, name, folded, lang=language)
+            chat = as_dialogue(messages, name, changes, lang=language)
             # A completion that is empty, or reasoning alone, is an empty turn.
             if chat.turns[-1].role != "assistant":
                 chat = replace(chat, turns=(*chat.turns, Turn("assistant", "")))
@@ -89,7 +89,7 @@ class JudgeReward:
         rewards = [reward_of[chat.lang, chat.turns] for chat in chats]
         if log_metric is not None:
             log_metric(f"{self.__name__}/unscored", float(rewards.count(None)))
-            log_metric(f"{self.__name__}/thoughts_left_out", float(folded[THOUGHTS]))
+            log_metric(f"{self.__name__}/thoughts_left_out", float(changes[THOUGHTS]))
         return rewards
 
 

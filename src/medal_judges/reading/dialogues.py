@@ -190,7 +190,7 @@ class ChatFileConfig(Config):
 class ReadingReport:
     """Counts the rows of a file while they are read.
 
-    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``folded`` counts what
+    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``changes`` counts what
     was left out of dialogues or changed: parts of messages that are not text of the user or the
     assistant, and ids that were missing or repeated.
 
@@ -205,7 +205,7 @@ class ReadingReport:
     copied: Sequence[str] = ()
     read: int = 0
     count: int = 0
-    folded: Counts = field(default_factory=Counter)
+    changes: Counts = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
@@ -227,7 +227,7 @@ class ReadingReport:
         lines = [f"{self.read:,} dialogues read"]
         if self.count:
             lines[0] += f", {self.count:,} bad rows left out"
-        for name, count in self.folded.most_common():
+        for name, count in self.changes.most_common():
             lines.append(f"{count:,} {name}")
         lines += self.notes
         if self.problem_file is None:
@@ -309,14 +309,14 @@ def read_dialogues(
     )
 
 
-def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
+def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue:
     """Returns the dialogue in ``record``, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
     response, and more.
 
-    A missing id is made from the content. ``folded``, a counter, is updated with the parts that are
-    not text of the user or the assistant, such as thoughts. Raises RecordError that names the field
-    if the record cannot be read.
+    A missing id is made from the content. ``changes``, a counter, is updated with the parts that
+    are not text of the user or the assistant, such as thoughts. Raises RecordError that names the
+    field if the record cannot be read.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
@@ -324,8 +324,8 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     """
     report = ReadingReport(strict=True)
     (dialogue,) = stream_dialogues([record], reading=report)
-    if folded is not None:
-        folded.update(report.folded)
+    if changes is not None:
+        changes.update(report.changes)
     return dialogue
 
 
@@ -480,7 +480,7 @@ class _Reader:
                 if chat_id in self.torn:
                     raise RecordError("(rows)", "a chat without a bad row", chat_id)
                 chat, different = merge_turns(
-                    chat_id, rows, self.columns, self.report.folded
+                    chat_id, rows, self.columns, self.report.changes
                 )
             except RecordError as error:
                 self._skip(number, error)
@@ -540,7 +540,7 @@ class _Reader:
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
             id = f"{row.id}#{self.repeats[row.id] + 1}"
-        self.report.folded[_NUMBERED] += 1
+        self.report.changes[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     def _parse_line(self, line: Fields) -> LabelledDialogue:
@@ -548,7 +548,7 @@ class _Reader:
         ``messages`` or turns. A missing id is made from the content."""
         id = line.get("id")
         if not str(id or "").strip():
-            self.report.folded[_MADE] += 1
+            self.report.changes[_MADE] += 1
             line["id"] = id = None
         if "messages" in line and "dialogue" not in line:
             dialogue = self._dialogue_of_messages(line)
@@ -581,7 +581,7 @@ class _Reader:
                 answer, count = without_thoughts(answer)
             if count:
                 turns[number] = {**turn, "content": answer}
-                self.report.folded[THOUGHTS] += count
+                self.report.changes[THOUGHTS] += count
 
     def _dialogue_of_messages(self, line: Fields) -> Dialogue:
         require_valid_text(line.get("meta"), "meta")
@@ -589,7 +589,7 @@ class _Reader:
         return read_messages(
             line["messages"],
             lang=self._code_or_unknown(line.get("lang")),
-            folded=self.report.folded,
+            changes=self.report.changes,
             **{name: line.get(name) for name in names},
         )
 
@@ -599,7 +599,7 @@ class _Reader:
         try:
             return language_code(word)
         except RecordError:
-            self.report.folded[f"unknown languages ({str(word).strip()[:30]})"] += 1
+            self.report.changes[f"unknown languages ({str(word).strip()[:30]})"] += 1
             return UNKNOWN_LANGUAGE
 
 

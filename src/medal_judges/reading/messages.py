@@ -63,12 +63,12 @@ def read_messages(
     models: Mapping[str, str | None] | None = None,
     context: Record | None = None,
     meta: Record | None = None,
-    folded: Counts | None = None,
+    changes: Counts | None = None,
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
     ``lang``, ``source``, ``models``, ``context`` and ``meta`` are fields of the Dialogue. Without
-    ``id`` the id is a hash of the turns. ``folded``, a counter, is updated with the parts that are
+    ``id`` the id is a hash of the turns. ``changes``, a counter, is updated with the parts that are
     not text of the user or the assistant. Raises RecordError if a message has an unknown role or
     part, or if no message has text. The error names message and field (``messages[3].role``).
 
@@ -91,8 +91,8 @@ def read_messages(
         chat.add(f"messages[{index}]", message)
     if not any(texts for _, texts in chat.turns):
         raise RecordError("messages", "text of a user or an assistant", messages)
-    if folded is not None:
-        folded.update(chat.counts)
+    if changes is not None:
+        changes.update(chat.counts)
     models, context = dict(models or {}), dict(context or {})
     chat.update_fields(models, context)
     turns = tuple(Turn(role, "\n".join(texts)) for role, texts in chat.turns)

@@ -11,9 +11,9 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.report.junit import write_junit
 
 SPELLED = {
-    "\x00": "\\x00",
-    "\x0b": "\\x0b",
-    "\x1b": "\\x1b",
+    "\x00": "\\u0000",
+    "\x0b": "\\u000b",
+    "\x1b": "\\u001b",
     "\ud800": "\\ud800",
     "\ufffe": "\\ufffe",
     "\uffff": "\\uffff",
@@ -43,4 +43,4 @@ def test_a_definition_with_any_character_is_a_label_studio_interface() -> None:
     asks = dict.fromkeys(("binary", "ordinal", "comment", "other_text"), "")
     text = config_xml([question], asks)
     ElementTree.fromstring(text)
-    assert "How good\\x0b it is\\uffff" in text
+    assert "How good\\u000b it is\\uffff" in text

@@ -24,9 +24,7 @@ _UNSHOWN = (
     0xFFFE,
     0xFFFF,
 )
-_CONTROLS = {
-    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN
-}
+_CONTROLS = {code: f"\\u{code:04x}" for code in _UNSHOWN}  # JSON has these too
 _NUMERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
 _BARE_RETURN = re.compile(r"\r(?!\n)")
 # A spreadsheet runs text that begins so, also after a line break and in full width.

@@ -138,9 +138,9 @@ def _score_to_screen(
 
     def show(judgement: Judgement, record: dict[str, Any]) -> None:
         nonlocal first
-        line = json_line(record | first)
+        # UTF-8 on every console
+        typer.echo(printable(json_line(record | first)).encode(), nl=False)
         first = {}
-        typer.echo(line.encode(), nl=False)  # UTF-8 on every console
 
     report = score_each(dialogues, judge, options, show)
     report.seconds = time.perf_counter() - start

@@ -118,7 +118,7 @@ def scored(place: Path, chats: Path, dtype: str) -> tuple[dict[str, Any], list[f
         str(out),
     ]
     told, wall, peak = timed(
-        [*command, "--overwrite", "--dtype", dtype, "--device", "cpu"]
+        [*command, "--overwrite", "--device", "cpu", f"dtype={dtype}"]
     )
     (seconds,) = re.findall(r"dialogues in ([\d.]+) s", told)
     judged = read_records(out, parse_judgement)

@@ -18,12 +18,7 @@ from medal_judges.errors import ConfigError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import (
-    LabelledDialogue,
-    Scale,
-    hash_split,
-    mean,
-)
+from medal_judges.records.labelled import LabelledDialogue, Scale, hash_split, mean
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import json_line
 from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
@@ -91,10 +86,7 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
     return loaded
 
 
-def load_rows(
-    config: TrainConfig,
-    dimensions: Sequence[Dimension],
-) -> RunRows:
+def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     """Loads all rows that a run by ``config`` reads, with targets for ``dimensions``. Raises
     ConfigError if an entry cannot be read as it says, and the errors of ``load_entries``."""
     loaded = load_entries(config)
@@ -126,8 +118,7 @@ def load_rows(
 
 
 def rows_of(
-    loaded: Iterable[EntryRows],
-    parts: Sequence[str],
+    loaded: Iterable[EntryRows], parts: Sequence[str]
 ) -> list[LabelledDialogue]:
     """Returns the rows in ``loaded`` that belong to one of the ``parts``."""
     rows: list[LabelledDialogue] = []
@@ -208,9 +199,7 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 
 
 def dimension_names(
-    entry: DataEntry,
-    labels: Iterable[str],
-    judge_dimensions: Iterable[str],
+    entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
     """Maps each of ``labels`` that ``entry`` uses to a dimension of the judge. Raises ConfigError
     if the entry names a label that the source does not have, or a dimension that is not in
@@ -235,9 +224,7 @@ def dimension_names(
 
 
 def fit_unit_map(
-    entry: DataEntry,
-    rows: Sequence[LabelledDialogue],
-    label: str,
+    entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
 ) -> UnitMap:
     """Returns the map from ``label`` to [0, 1] that ``entry`` asks for. With ``standardise`` it is
     computed from the labels of ``rows``. Raises ConfigError if the scale has no bounds or no
@@ -311,9 +298,7 @@ def to_example(
 
 
 def split_entries(
-    loaded: Iterable[EntryRows],
-    split: Mapping[HeldOut, float],
-    seed: int,
+    loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
     """Moves training rows of the entries ``loaded`` to validation and test, by the shares in
     ``split``. ``seed`` draws them. Leaves out training rows that nearly repeat a moved row. Raises
@@ -346,9 +331,7 @@ def split_entries(
 
 
 def split_entry(
-    entry_rows: EntryRows,
-    shares: Sequence[float],
-    seed: int,
+    entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
     """Yields the rows of one entry for each part of the data. ``shares`` are those of train,
     validation and test, and ``seed`` draws the rows. A held-out entry is not divided. Raises
@@ -374,11 +357,7 @@ def split_entry(
 # -- one entry -------------------------------------------------------------------------------------
 
 
-def load_entry(
-    entry: DataEntry,
-    part: str,
-    seed: int,
-) -> list[LabelledDialogue]:
+def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]:
     """Returns the labelled rows of ``entry`` for a ``part`` of the data, filtered and limited as
     the entry says. ``seed`` draws the rows and the issues to inject. Raises SourceError if the
     source cannot be read, and ConfigError for a setting that does not fit the source."""
@@ -407,10 +386,7 @@ def load_entry(
     return list(injected)
 
 
-def is_trainable(
-    dialogue: Dialogue,
-    entry: DataEntry,
-) -> bool:
+def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
     """Returns whether ``dialogue`` passes the filters of ``entry``."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False

@@ -16,10 +16,16 @@ from sklearn.neural_network import MLPClassifier
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.turn_features import SIMILARITY_NAMES
+from medal_judges.models.batching import windows
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
-from medal_judges.models.linear.reader import DialogueReader, TurnReading, TurnScale
+from medal_judges.models.linear.reader import (
+    DialogueReader,
+    TurnReading,
+    TurnScale,
+    join_turns,
+)
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.calibration import MIN_ROWS, fit_temperature, fit_units
@@ -97,27 +103,29 @@ def head_search(
     reader.scale = fit_scale(reader, train, readings)
     halves: list[int | None] = [None] * len(examples)
     if judge.config.reply is not None:
-        train_readings = readings[: len(train)]
         reader.reactions = fit_reactions(
-            reader, train, train_readings, seed, judge.token_budget
+            reader, train, readings[: len(train)], seed, judge.token_budget
         )
         # A training dialogue is read by the model that has not learnt from it.
         halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
         # Again: now there are reactions.
+        for group in windows(readings, judge.window):
+            reader.add_reply_features(group)
         reader.scale = fit_scale(reader, train, readings)
-    columns = []
-    for reading, half in zip(readings, halves, strict=True):
-        reader.add_reply_features([reading], half)
-        rows = reader.turn_columns([reading])
-        columns.append(reader.pool_turns([reading], rows, reading.weights)[0])
+    columns = np.zeros((len(readings), len(reader.layout)))
+    for half in set(halves):
+        numbers = [n for n, of_row in enumerate(halves) if of_row == half]
+        for window in windows(numbers, judge.window):
+            group = list(map(readings.__getitem__, window))
+            reader.add_reply_features(group, half)
+            columns[window] = reader.pool_turns(
+                group, reader.turn_columns(group), join_turns(group, "weights")
+            )
     folds = folds_of(examples, len(train), judge.config, seed)
-    return Search(reader, examples, np.stack(columns), folds, seed)
+    return Search(reader, examples, columns, folds, seed)
 
 
-def _read(
-    judge: LinearJudge,
-    examples: Sequence[TrainingExample],
-) -> list[TurnReading]:
+def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
     """Returns the vectors and features of the turns of each example. Equal texts are encoded
     once."""
     dialogues = [example.dialogue for example in examples]
@@ -149,19 +157,14 @@ def fit_scale(
     for role in (0, 1):
         moments = []  # of each source
         for source_readings in readings_by_source.values():
-            features, vector_sums = [], []
-            for reading in source_readings:
-                has_role = reading.roles == role
-                reader.add_reply_features([reading])
-                features.append(reading.features[has_role])
-                vector_sums.append(reading.vectors[has_role].sum(axis=0))
-            table = np.concatenate(features)
-            turns = len(table)
+            has_role = join_turns(source_readings, "roles") == role
+            table = join_turns(source_readings, "features")[has_role]
+            vectors = join_turns(source_readings, "vectors")[has_role]
             if reader.config.reading == "answers":
                 # The similarity 0 of a first answer says that there is no earlier one.
                 table = table[table[:, is_similarity].all(axis=1)]
             if len(table) > 1:
-                centre = np.sum(vector_sums, axis=0) / turns
+                centre = vectors.mean(axis=0, dtype=float)
                 moments.append((table.mean(axis=0), table.std(axis=0), centre))
         if moments:
             means, deviations, centres = zip(*moments, strict=True)
@@ -177,10 +180,7 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 def folds_of(
-    examples: Sequence[TrainingExample],
-    train: int,
-    model: LinearConfig,
-    seed: int,
+    examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
     """Returns the folds of ``examples``, pairs of (rows to fit on, rows to choose settings on).
 
@@ -256,11 +256,7 @@ class Search:
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
         return grid[best]
 
-    def measure(
-        self,
-        dimension: Dimension,
-        settings: Mapping[str, Any],
-    ) -> float:
+    def measure(self, dimension: Dimension, settings: Mapping[str, Any]) -> float:
         """Returns how well heads with ``settings`` agree with people on held-out rows of
         ``dimension``. The measure is Spearman's ρ, or AUC for a binary dimension.
 
@@ -275,10 +271,7 @@ class Search:
         return float(np.mean(values)) if values else np.nan
 
     def agreement(
-        self,
-        dimension: Dimension,
-        units: Floats,
-        rows: np.ndarray,
+        self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
         """Returns the agreement of the scores ``units`` [k] of the examples ``rows`` [k] with
         people on ``dimension``."""
@@ -290,10 +283,7 @@ class Search:
         return agreement(name, np.array(human), units, np.array(sources), is_binary)
 
     def head(
-        self,
-        rows: np.ndarray,
-        dimension: Dimension,
-        settings: Mapping[str, Any],
+        self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
         """Returns a head of ``dimension`` with ``settings``, fitted on the examples ``rows``."""
         examples = [self.examples[row] for row in rows]
@@ -301,10 +291,7 @@ class Search:
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
 
     def calibration(
-        self,
-        dimension: Dimension,
-        settings: Mapping[str, Any],
-        method: str,
+        self, dimension: Dimension, settings: Mapping[str, Any], method: str
     ) -> Calibration | None:
         """Returns the calibration of ``dimension``, fitted by ``method`` on held-out scores. These
         come from heads with ``settings`` that have not learnt from the rows they score. Returns
@@ -339,9 +326,7 @@ class Search:
         )
 
     def _held_out(
-        self,
-        dimension: Dimension,
-        settings: Mapping[str, Any],
+        self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
         """Returns the scores [k] of labelled rows and their labels [k], both on [0, 1]. Each row is
         scored by a head that has not learnt from it."""

@@ -28,10 +28,7 @@ NOISE = 0.02  # standard deviation of what is added to the entries of unit vecto
 _LEAST = 2  # answers: a model cannot learn from one
 
 
-def half_of(
-    group: str,
-    seed: int,
-) -> int:
+def half_of(group: str, seed: int) -> int:
     """Returns the half, 0 or 1, of the dialogues of ``group``. ``seed`` changes the halves."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
@@ -85,9 +82,7 @@ def fit_reactions(
 
 
 def _pairs(
-    reader: DialogueReader,
-    reading: TurnReading,
-    numbers: np.ndarray,
+    reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
     """Returns six tensors with a row for each assistant turn that a user answered, without the
     opening turn: (turn, turn before it, earlier turns, measures, next turn, number of the next
@@ -108,9 +103,7 @@ def _pairs(
 
 
 def train_reply(
-    model: ReplyModel,
-    pairs: Sequence[Tensor],
-    generator: torch.Generator,
+    model: ReplyModel, pairs: Sequence[Tensor], generator: torch.Generator
 ) -> None:
     """Trains ``model`` in place on ``pairs`` of vectors. The loss is a symmetric InfoNCE within a
     batch. Equal replies are not negatives of each other. ``generator`` shuffles the pairs."""

@@ -32,12 +32,7 @@ class Labelled:
     weights: Floats
 
     @classmethod
-    def of(
-        cls,
-        x: Floats,
-        examples: Sequence[TrainingExample],
-        name: str,
-    ) -> Labelled:
+    def of(cls, x: Floats, examples: Sequence[TrainingExample], name: str) -> Labelled:
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -108,11 +103,7 @@ def fit_head(
 
 
 def _ridge(
-    labelled: Labelled,
-    scale: Floats,
-    alpha: float,
-    stretch: bool,
-    priors: Floats,
+    labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
 ) -> tuple[Floats, float]:
     """Fits a ridge regression and returns its weights [C] and bias.
 
@@ -141,10 +132,7 @@ def _ridge(
 
 
 def _logistic(
-    labelled: Labelled,
-    scale: Floats,
-    alpha: float,
-    name: str,
+    labelled: Labelled, scale: Floats, alpha: float, name: str
 ) -> tuple[Floats, float]:
     """Fits a logistic regression and returns its weights [C] and its bias, in logits. Raises
     ConfigError if all labels are equal."""
@@ -159,10 +147,7 @@ def _logistic(
 
 
 def _mlp(
-    labelled: Labelled,
-    scale: Floats,
-    settings: Mapping[str, Any],
-    seed: int,
+    labelled: Labelled, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
     """Returns a head whose MLP predicts whole-number classes. Labels on [0, 1] become classes by
     Equation 1 of ORALIS, rounded."""

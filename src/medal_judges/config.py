@@ -19,7 +19,7 @@ BOXED = "boxed"  # the default judge
 MULTILINGUAL = "multilingual"
 PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
 _LARGEST = 1 << 20  # bytes of a YAML file
-_MOST_ALIASES = 50
+_MOST_ALIASES = 100
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 

@@ -337,7 +337,7 @@ class JudgeTrainer(Trainer):
                 return self.judge
             # The other processes go on: none would take its part of this network.
             with whole_weights():
-                network = self.judge.network_with(state)
+                network = self.judge.new_network(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
             wrapped = self.model_wrapped
@@ -347,7 +347,7 @@ class JudgeTrainer(Trainer):
         in_bf16 = self.args.bf16 and is_large(network)
         if not is_sharded and is_narrow(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
-            network = self.judge.network_with(copy_trained_weights(network))
+            network = self.judge.new_network(copy_trained_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
         return self.judge.replace_network(network, dtype)
 

@@ -128,8 +128,9 @@ class Calibration:
         return map_isotonic(units, self.isotonic)
 
     def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Maps probabilities ``chances`` to scores on [0, 1]: ``threshold`` becomes 0.5, and both
-        sides of it are linear. Without a threshold nothing changes."""
+        """Maps ``chances``, probabilities of label 1, to scores on [0, 1]. The map is linear from 0
+        to ``threshold``, which becomes 0.5, and linear from there to 1. Without a threshold nothing
+        changes."""
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 

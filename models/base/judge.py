@@ -164,7 +164,8 @@ class Judge(ABC):
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Sets ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each request."""
+        """Sets ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each of
+        ``requests``."""
 
     @abstractmethod
     def _score_batch(
@@ -183,8 +184,8 @@ class Judge(ABC):
         return []
 
     def answer_counts(self) -> Counter[str]:
-        """Returns how many answers of its language models came from the cache, and how many are
-        new."""
+        """Returns how many answers of the judge's language models came from the cache (``kept``),
+        and how many from the models (``asked``)."""
         models = {id(model): model for model in self.language_models()}
         counts: Counter[str] = Counter()
         for model in models.values():
@@ -355,8 +356,8 @@ class Judge(ABC):
         return list(names)
 
     def dimension(self, name: str) -> Dimension:
-        """Returns the dimension called ``name``. Raises ConfigError if the judge has no such
-        dimension."""
+        """Returns the dimension called ``name``. Raises ConfigError if the judge does not have
+        it."""
         self._checked_names([name])
         return next(d for d in self.dimensions if d.name == name)
 

@@ -103,7 +103,7 @@ class SequenceJudge(LearnedJudge):
         fit. Each text has the token ids that the plain tokenizer gives it."""
 
     @abstractmethod
-    def network_with(self, state: Mapping[str, Tensor]) -> Any:
+    def new_network(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a new network like ``net`` with the weights ``state``."""
 
     def replace_network(self, network: Any, dtype: str) -> SequenceJudge:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class EncoderJudge(SequenceJudge):
-    """Scores a dialogue with one forward pass over its text."""
+    """A judge that scores a dialogue with one forward pass of an encoder over its text."""
 
     family = "encoder"
     config: EncoderConfig
@@ -76,7 +76,7 @@ class EncoderJudge(SequenceJudge):
         tokenizer.model_max_length = config.max_tokens
         return cls(net, tokenizer, config, heads, name=name, device=device)
 
-    def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
+    def new_network(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
         """Returns a new network with the settings of ``net`` and the weights ``state``."""
         network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))

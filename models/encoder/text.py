@@ -45,7 +45,7 @@ class DialogueText:
         return rendered
 
     def lines(self, dialogue: Dialogue) -> list[str]:
-        """Returns the line of each turn of ``dialogue``."""
+        """Returns a line for each turn of ``dialogue``, such as ``user: Hello``."""
         return [
             f"{turn.role}: {self.marks.break_up(turn.content)}"
             for turn in dialogue.turns

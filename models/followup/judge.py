@@ -72,7 +72,7 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
     """The follow-ups that a model chose for one dialogue. ``indices``: their indices in the pool.
-    ``empty``: whether no follow-up was chosen in all runs. ``indices`` then has the whole pool.
+    ``empty``: True if no follow-up was chosen in every run. Then ``indices`` has the whole pool.
     ``failure``: why a run could not be read, or None. ``usage``: the sum over all runs.
     ``transient``: whether a failed run may succeed later."""
 
@@ -255,19 +255,19 @@ class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
     ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``followups``: a
-    file or a shipped name. ``dimensions``: the dimensions of the rubric to score. None given is
-    all. ``draw``: the number of follow-ups to draw from the file with ``seed``, the same number
-    from each generator (DIET, section 6.2). ``scale``: for each dimension the map from its raw
-    value to its scale.
+    file or a shipped name. ``dimensions``: the dimensions of the rubric to score. By default the
+    judge scores all. ``scale``: for each dimension the map from its raw value to its scale.
+    ``draw``: the number of follow-ups to draw from the file with ``seed``, the same number from
+    each generator (DIET, section 6.2).
 
     ``likelihood``: that of the follow-up given the dialogue (``conditional``), or that of both
     together (``joint``, as in FED). ``reduce``: its mean or sum over tokens.
 
-    ``answers``: how many answers the follow-ups are scored after, counted from the end. None is
-    all. At turn level it is only the answer to score. Follow-ups of the last answer are scored
-    after the whole dialogue, even if it ends with a user turn. ``decay``: the factor by which the
-    weight falls with each answer further back. ``select``: whether a model selects follow-ups for
-    each dialogue, as in DIET.
+    ``answers``: how many of the last answers follow-ups are scored after. None is all. At turn
+    level it is only the answer to score. Follow-ups of the last answer are scored after the whole
+    dialogue, even if it ends with a user turn. ``decay``: the factor by which the weight falls with
+    each answer further back. ``select``: whether a model selects follow-ups for each dialogue, as
+    in DIET.
     """
 
     name: str
@@ -299,10 +299,10 @@ class _View:
 class FollowUpJudge(Judge):
     """A judge that scores dialogues by the likelihoods of follow-ups.
 
-    The raw value of a dimension is the mean over its positive follow-ups minus the mean over its
-    negative ones. DIET (section 3.3) has only negative ones. It is in nats, and with ``reduce:
-    mean`` in nats per token. LogisticScale maps it to the dimension's scale. The contribution of an
-    answer is its part of the logit, the argument of the sigmoid there.
+    The raw value of a dimension is the mean likelihood of its positive follow-ups minus that of its
+    negative ones, in nats (per token with ``reduce: mean``). DIET (section 3.3) has only negative
+    follow-ups. LogisticScale maps the raw value to the dimension's scale. The argument of its
+    sigmoid is the logit. The contribution of an answer is its part of the logit.
     """
 
     family = "followup"
@@ -425,8 +425,8 @@ class FollowUpJudge(Judge):
             request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns every follow-up of the pool after each end of the request (see
-        ``_messages_by_answer``)."""
+        """Returns every follow-up of the pool, once after each answer that ``_messages_by_answer``
+        returns."""
         continuations = []
         for end in self._messages_by_answer(request).values():
             messages = request.payload.messages[:end]
@@ -492,7 +492,8 @@ class FollowUpJudge(Judge):
         self, name: str, request: ScoreRequest, table: np.ndarray, weights: np.ndarray
     ) -> DimensionScore:
         """Returns the score of the dimension ``name``. ``table`` [ends, follow-ups]: the value of
-        each follow-up after each end. ``weights`` [ends] add up to 1."""
+        each follow-up after each end of the dialogue. ``weights`` [ends]: the weight of each end.
+        They add up to 1."""
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.indices_for(name)
         details: dict[str, Any] = {}

@@ -44,12 +44,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A formula for the score of one dimension on [0, 1]: ``intercept`` plus the sum of ``weights``
-    times ``inputs``.
+    """A formula for the score of one dimension on [0, 1].
 
-    An input is the score on [0, 1] of one member. It is named ``MEMBER``, for the dimension of the
-    same name, or ``MEMBER:DIMENSION``. If the sum can leave [0, 1], its ends are bent into [0, 1].
-    ``curve``: the knots (x, y) of a monotone map, which is applied last.
+        score = curve(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...)
+
+    An input is the score of one member on [0, 1]. It is named ``MEMBER``, for the dimension of the
+    same name, or ``MEMBER:DIMENSION``. If the sum can leave [0, 1], ``squash_to_unit`` is applied
+    to it. ``curve``: the knots (x, y) of a monotone map. None changes nothing.
     """
 
     inputs: tuple[str, ...]
@@ -58,8 +59,8 @@ class Line:
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def weighted_sum(self, units: np.ndarray) -> np.ndarray:
-        """Returns the sums [n] before any bending or ``curve``. ``units`` [n, inputs]: the inputs'
-        scores on [0, 1]."""
+        """Returns ``intercept`` plus the weighted sum of the inputs [n], which may leave [0, 1].
+        ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
@@ -98,9 +99,9 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 class HybridSettings(Config):
     """A file of configs/judges/ with ``family: hybrid``.
 
-    ``name``: the name of the judge. ``members``: judges by their name in the hybrid.
-    ``dimensions``: the dimensions of the ``rubric`` to score, each with the name of the member that
-    scores it, or with a weight for each of several members.
+    ``name``: the name of the hybrid. ``members``: judges by their name in the hybrid.
+    ``dimensions``: the dimensions of the ``rubric`` to score. Each has the name of the member that
+    scores it, or a weight for each of several members.
     """
 
     name: str
@@ -167,8 +168,8 @@ def _shipped_files() -> set[str]:
 
 
 def load_member(name: str, config: MemberConfig) -> Member:
-    """Loads the judge that ``config`` names as the member ``name``. Raises JudgeLoadError if it
-    cannot be loaded."""
+    """Loads the judge of ``config``, and returns it as the member called ``name``. Raises
+    JudgeLoadError if it cannot be loaded."""
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
@@ -341,7 +342,7 @@ class HybridJudge(Judge):
     # -- the hooks of Judge ---------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Does nothing: each member forms its own batches."""
+        """Does nothing, because each member forms its own batches."""
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]

@@ -197,8 +197,8 @@ class TextEncoder:
         return functional.normalize(sums, dim=-1).numpy()
 
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
-        """Returns the pooled vector of each of ``pieces`` times its number of tokens, [pieces,
-        width]."""
+        """Returns the sum of the token vectors of each of ``pieces`` [pieces, width]: its pooled
+        vector times its number of tokens."""
         device = self.model.device
         ids, mask = pad_rows(pieces, int(self.model.tokenizer.pad_token_id or 0))
         ids, mask = ids.to(device), mask.to(device)

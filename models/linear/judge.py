@@ -310,8 +310,8 @@ class LinearJudge(LearnedJudge):
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
         """Returns the weight of each turn of all ``requests`` in the columns that the head of
-        ``dimension`` reads: the mean answer of a dialogue, or its worst answer if ``dimension`` is
-        an issue. ``rows``: the columns of all turns."""
+        ``dimension`` reads. With ``reading: answers`` a whole dialogue is its mean answer, or its
+        worst answer if ``dimension`` is an issue. ``rows``: the columns of all turns."""
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
             return join_turns(readings, "weights")
@@ -358,9 +358,10 @@ class LinearJudge(LearnedJudge):
         rows: Floats,
         outputs: Floats,
     ) -> Iterator[Contributions | None]:
-        """Yields what each turn adds to the ``outputs`` of a linear head, compared with an average
-        turn. Yields None for a turn from EXPLAINED_TURNS on. ``rows`` and ``weights`` are those of
-        all turns."""
+        """Yields the contributions of each of ``requests``: what each turn adds to the output of a
+        linear head, compared with an average turn. Yields None if the request is about a turn from
+        index EXPLAINED_TURNS on. ``rows`` and ``weights`` are those of all turns of all requests.
+        ``outputs``: the head's output for each request."""
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
         if head.kind == "ridge":

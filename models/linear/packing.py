@@ -22,8 +22,8 @@ PASS_TOKENS = 2048
 
 
 class PackedBert:
-    """A network with ``weights``, cast to ``dtype``, and ``settings`` (config.json), both as in
-    transformers."""
+    """A BERT encoder that reads texts without padding. ``weights`` and ``settings`` (config.json)
+    are those that transformers saves. The weights are cast to ``dtype``."""
 
     def __init__(
         self, weights: Mapping[str, Tensor], settings: Any, dtype: torch.dtype
@@ -34,8 +34,8 @@ class PackedBert:
             self.weights[name] = weight.to(dtype)
 
     def sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids),
-        which are sorted by length."""
+        """Returns the sum of the token vectors of each of ``pieces``, [P, H] in fp32. ``pieces``:
+        lists of token ids, sorted by length."""
         settings = self.settings
         # The pieces are sorted by length, so texts of one length are together.
         lengths = Counter(map(len, pieces))
@@ -62,8 +62,9 @@ class PackedBert:
     def _attend(
         self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
     ) -> Tensor:
-        """Returns the attention output [N, H] of texts of the ``lengths``, which have ``sizes``
-        tokens in all."""
+        """Returns the attention output [N, H] of the N token ``vectors``. ``name``: the layer.
+        ``lengths``: the distinct lengths of texts, in order. ``sizes``: how many tokens all texts
+        of each length have together."""
         shape = (len(vectors), self.settings.num_attention_heads, -1)
         parts = []
         for part in ("query", "key", "value"):
@@ -83,7 +84,8 @@ class PackedBert:
         return functional.linear(vectors, weight, self.weights[f"{name}.bias"])
 
     def _add(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
-        """Returns the normalised sum of ``vectors`` and the mapped ``wide`` vectors."""
+        """Applies the dense layer ``name`` to ``wide`` [N, W], adds ``vectors`` [N, H] and
+        normalises the sum."""
         return self._norm(name, self._map(f"{name}.dense", wide).add_(vectors))
 
     def _norm(self, name: str, vectors: Tensor) -> Any:

@@ -35,10 +35,10 @@ class TurnReading:
     ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. ``measures`` [T, M]: the features
     that need no reply model. ``features`` [T, F]: ``measures`` and, after ``add_reply_features``,
     the features of the reply models. ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0]
-    if the judge needs none. ``vectors`` [T, W]: the part of ``texts`` that the heads read, all or
-    nothing. ``weights`` [T]: each turn's weight in the mean of its side. ``text_vector`` [W]: the
-    vector of the whole dialogue, for ``reading: dialogue``. ``tokens``: the number of tokens of all
-    turns. ``skipped``: how many oldest turns are not in these arrays.
+    if the judge needs none. ``vectors``: the same as ``texts`` if the heads read vectors of turns,
+    otherwise [T, 0]. ``weights`` [T]: each turn's weight in the mean of its side. ``text_vector``
+    [W]: the vector of the whole dialogue, for ``reading: dialogue``. ``tokens``: the number of
+    tokens of all turns. ``skipped``: how many oldest turns are not in these arrays.
     """
 
     roles: npt.NDArray[np.int64]

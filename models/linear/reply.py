@@ -127,8 +127,9 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns the features REACTION_NAMES of each turn [T, 3], one array per dialogue. A turn
-        of the side that a feature is not for has 0. The models read all dialogues in one pass.
+        """Returns the features REACTION_NAMES of each turn [T, 3], one array per dialogue. A
+        feature of assistant turns is 0 for user turns, and a feature of user turns is 0 for
+        assistant turns. The models read all dialogues in one pass.
 
         ``units`` [T, H] and ``roles`` [T]: the unit vectors and roles of each dialogue's turns.
         ``measures`` [N, F]: the features of all N turns. ``half``: the index (0 or 1) of one reply

@@ -38,7 +38,7 @@ JSON_LAYOUT: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat."""
+    """One message of a chat: a turn, or the system's instruction."""
 
     role: ChatRole
     content: str

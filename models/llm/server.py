@@ -423,7 +423,7 @@ class RemoteModel(LanguageModel):
                 if stopped:
                     return
                 try:
-                    answer = await self._answer_request(client, request)
+                    answer = await self._get_answer(client, request)
                 except (BudgetExceeded, MedalError) as error:
                     # The others' running requests are paid: finish them.
                     stopped.append(error)
@@ -441,7 +441,7 @@ class RemoteModel(LanguageModel):
         if stopped:
             raise stopped[0]
 
-    async def _answer_request(
+    async def _get_answer(
         self, client: AsyncOpenAI, request: ChatRequest
     ) -> Completion:
         """Sends ``request`` and returns the answer, or a failed completion. A field that the server

@@ -92,11 +92,11 @@ def load_adapted_model(
 ) -> tuple[Any, Any]:
     """Loads ``config.base`` with adapters and returns (model, tokenizer).
 
-    ``saved``: the folder of a judge whose adapters to load. None is new adapters, which change
-    nothing before training. ``labels``: transformers' settings of a classification head, for
-    ``head: scoring``. ``dtype``: that of the base, unless it is quantised. New adapters are in
-    fp32. The tokenizer is that of the base, because a saved chat template is a program that may
-    never end.
+    ``saved``: the folder of a judge, from which the adapters are loaded. None makes new adapters,
+    which change nothing before training. ``labels``: transformers' settings of a classification
+    head, for ``head: scoring``. ``dtype``: that of the base, unless it is quantised. New adapters
+    are in fp32. The tokenizer is that of the base, because a saved chat template is a program that
+    may never end.
 
     Raises ConfigError for settings that do not fit, and JudgeLoadError for saved adapters that do
     not fit.
@@ -143,7 +143,7 @@ def load_adapted_model(
     return model, tokenizer
 
 
-def network_with(
+def load_network_with(
     config: LoraConfig,
     device: Device,
     state: Mapping[str, Tensor],
@@ -239,7 +239,7 @@ def _peft_config(config: LoraConfig) -> Any:
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
     """Writes the adapters, in PEFT's format, and the tokenizer into ``folder``.
 
-    The base is saved under a name that is valid in any working directory (portable_name).
+    The adapter's config names the base so that it is found from any working directory.
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(

@@ -26,8 +26,8 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
+    load_network_with,
     move_network,
-    network_with,
     save_adapted,
     with_absolute_base,
 )
@@ -115,9 +115,9 @@ class GenerativeLoraJudge(PromptedJudge):
         mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))
         return judge
 
-    def network_with(self, state: Mapping[str, Tensor]) -> Any:
+    def new_network(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a new network like ``net`` with the weights ``state``."""
-        return network_with(self.lora, self.device, state)
+        return load_network_with(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns a copy of the judge that has the trained ``network``, in ``dtype``."""
@@ -202,7 +202,9 @@ class GenerativeLoraJudge(PromptedJudge):
         for d, w in zip(question.dimensions, question.fields, strict=True):
             low, high = w.scale
             value = low + units[d.name] * (high - low)
-            number = int(value + 0.5) if builder.is_whole(d) else round(value, 2)
+            number = (
+                int(value + 0.5) if builder.asks_whole_numbers(d) else round(value, 2)
+            )
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
             values[w.key] = entry if fields.comment else number

@@ -27,8 +27,8 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
+    load_network_with,
     move_network,
-    network_with,
     save_adapted,
     with_absolute_base,
 )
@@ -86,9 +86,9 @@ class LoraJudge(SequenceJudge):
             super().signature(), revision=hash_with_base(self.revision, self.config)
         )
 
-    def network_with(self, state: Mapping[str, Tensor]) -> Any:
+    def new_network(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
-        return network_with(self.config, self.device, state, labels)
+        return load_network_with(self.config, self.device, state, labels)
 
     def _save(self, folder: Path) -> None:
         save_adapted(self.net, self.tokenizer, self.config, folder)

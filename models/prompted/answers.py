@@ -66,11 +66,14 @@ _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 class AnswerShape(Config):
     """The form of answer that a prompt asks for.
 
-    ``format``: ``json`` is an object with the fields ``score`` and ``comment`` (None: no comment).
-    With several dimensions there is such an object, or without comment a number, under the key of
-    each. ``number`` and ``none`` are free text. ``line``: where free text has its score line, in
-    the ``last`` line or in ``any`` line. With ``prose`` it is in any line, or in MEEP's sentence.
-    Several different score lines are no score.
+    ``format``: ``json``, or free text (``number``, ``none``). A JSON answer about one dimension is
+    an object with the fields ``score`` and ``comment`` (None: no comment). A JSON answer about
+    several has such an object under the key of each. If there is no comment, it has a number under
+    each key.
+
+    ``line``: where free text has its score line, in the ``last`` line or in ``any`` line. With
+    ``prose`` it is in any line, or in MEEP's sentence. If several score lines differ, there is no
+    score.
     """
 
     format: AnswerFormat = "json"
@@ -113,7 +116,7 @@ class Answer:
 
 
 class UnreadError(Exception):
-    """No score can be read from a response; the message is the reason."""
+    """No score can be read from an answer. The message is the reason."""
 
 
 def read_answers(

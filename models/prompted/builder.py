@@ -68,8 +68,8 @@ class PromptView:
 
     ``turns``: the turns to show. None is a gap. ``response``: the turn to score, if the prompt
     shows it separately. ``last_judged``: whether the last of ``turns`` is the turn to score. If
-    there is neither, the whole dialogue is scored. ``start``: how many of the oldest turns did not
-    fit. ``left_out`` and ``shortened``: how many turns the context leaves out and a model
+    neither is set, the whole dialogue is scored. ``start``: how many of the oldest turns did not
+    fit. ``left_out``: how many turns the context leaves out. ``shortened``: how many turns a model
     summarised. ``rendered``: question index -> messages, once they are made. ``failure``: why no
     question is sent, or None.
     """
@@ -106,8 +106,8 @@ class PromptBuilder:
     None for a plain transcript. Raises ConfigError if the prompt file does not have the
     ``variant``, ``layout`` or ``role``.
 
-    ``aspects`` and ``scales`` have the prompt's texts about each dimension, and the scale that it
-    asks for.
+    ``aspects``: the prompt's texts about each dimension. ``scales``: the scale that the prompt asks
+    for, by dimension.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class PromptBuilder:
             binary=dimension.kind == "binary",
         )
 
-    def is_whole(self, dimension: Dimension) -> bool:
+    def asks_whole_numbers(self, dimension: Dimension) -> bool:
         """Returns whether the prompt asks for whole numbers for ``dimension``."""
         aspect = self.aspects[dimension.name]
         if self.variant in self.prompt.scales:
@@ -278,7 +278,7 @@ class PromptBuilder:
         }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the template values about ``dimension``."""
+        """Returns the values of the templates that are about ``dimension``."""
         aspect, (low, high) = self.aspects[dimension.name], self.scales[dimension.name]
         role = self.role
         if role is None:
@@ -343,7 +343,7 @@ class PromptBuilder:
             if self.excerpt or not dialogue:
                 dialogue = self._transcript(example.turns[-self.excerpt :])
             score = low + example.scores[dimension.name] * (high - low)
-            if self.is_whole(dimension):
+            if self.asks_whole_numbers(dimension):
                 score = round(score)
             examples.append({"dialogue": dialogue, "score": f"{score:g}"})
         return examples
@@ -369,7 +369,7 @@ class PromptBuilder:
                 "minimum": low,
                 "maximum": high,
             }
-            if self.is_whole(dimension):
+            if self.asks_whole_numbers(dimension):
                 low, high = int(low), int(high)
                 number = {"type": "integer", "minimum": low, "maximum": high}
                 if high - low < MOST_LISTED:

@@ -39,8 +39,8 @@ class GEvalJudge(BasePromptedJudge):
     """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
     A model on this machine computes the likelihood of each rating as the answer. A server reports
-    the most likely alternatives to the rating that it wrote. The dialogue is unscored if it reports
-    none, or if one rating is the beginning of another (1 and 10).
+    the most likely alternatives to the rating that it wrote. If a server reports no alternatives,
+    or one rating is the beginning of another (1 and 10), the dialogue is unscored.
     """
 
     family = "geval"

@@ -73,11 +73,11 @@ class BasePromptedConfig(Config):
     prompt shows of a dialogue.
 
     ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``prompts``: a file
-    or a shipped name. ``dimensions``: the dimensions of the rubric to score. None given is all.
-    ``variant`` and ``layout``: which ones of the prompt file to use. None is its first one.
-    ``language``: the prompt's language. ``auto`` is the language of the dialogue, if the prompt
-    file has it. ``role``: one of the prompt's roles, or ``none``. None is the prompt file's choice
-    for each dimension.
+    or a shipped name. ``dimensions``: the dimensions of the rubric to score. By default the judge
+    scores all. ``variant`` and ``layout``: the ones of the prompt file to use. None is its first
+    one. ``language``: the prompt's language. ``auto`` is the language of the dialogue, if the
+    prompt file has it. ``role``: one of the prompt's roles, or ``none``. None is the prompt file's
+    choice for each dimension.
 
     ``fence``: whether turns are sent between tags that no turn can close or imitate (prompt.py).
     ``context``: which part of the dialogue the prompt shows. With ``summary_N`` long assistant
@@ -239,9 +239,9 @@ class BasePromptedJudge(Judge):
                 fence=config.fence,
             )
         for request in requests:
-            self._drop_turns(request)
+            self._fit_prompts(request)
 
-    def _drop_turns(self, request: ScoreRequest) -> None:
+    def _fit_prompts(self, request: ScoreRequest) -> None:
         """Drops the oldest turns of ``request`` until its longest prompt fits. Sets a ``failure``
         if the last turn alone is too long."""
         builder, view = self.builder_for(request), request.payload

@@ -209,8 +209,8 @@ def _group_alike(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
     """Groups ``indices`` of prompts that begin alike. The prompts are sorted by their tokens. Two
-    neighbours are in one group if they share at least half of the shorter prompt, and at least
-    ``shortest`` tokens."""
+    neighbours are in one group if they share at least ``shortest`` tokens and at least half of the
+    shorter prompt."""
     groups: list[list[int]] = []
     before: Sequence[int] = ()
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):

@@ -165,8 +165,8 @@ def _scored_children(
 
 
 def _first_scored(sequence: TokenSequence, joint: bool) -> int:
-    """Returns the index of the first token that needs a log-probability: with ``joint`` the second
-    token of all, otherwise the first token of the scored part."""
+    """Returns the index of the first token that needs a log-probability. It is the first token of
+    the scored part. With ``joint`` it is 1, because token 0 has no log-probability."""
     if joint:
         return 1
     return sequence.start
@@ -193,7 +193,7 @@ def _read_nodes(
             rows.append(position)
     name = cache_name(model)
     inputs |= {"use_cache": True, name: cache}
-    logits, out = logits_at(model, token_ids[None, nodes], rows, **inputs)
+    logits, out = logits_and_output(model, token_ids[None, nodes], rows, **inputs)
     at = torch.tensor(row_of_child, device=logits.device)
     chosen = logits[at, token_ids[children]]
     logprobs = chosen - torch.logsumexp(logits, dim=-1)[at]
@@ -248,7 +248,7 @@ def plain_logprobs(
         tokens = torch.tensor([sequence.ids], device=model.device)
         rows = range(first - 1, len(sequence.ids) - 1)
         with torch.inference_mode():
-            logits, _ = logits_at(model, tokens, rows, use_cache=False)
+            logits, _ = logits_and_output(model, tokens, rows, use_cache=False)
             logprobs = torch.log_softmax(logits, dim=-1)
             logprobs = logprobs.gather(1, tokens[0, first:, None])[:, 0]
         before, after = np.split(
@@ -259,7 +259,7 @@ def plain_logprobs(
     return scored, prefix
 
 
-def logits_at(
+def logits_and_output(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
     """Runs ``model`` on one sequence ``ids`` [1, n]. Returns its logits [len(rows), vocabulary] in

@@ -33,7 +33,7 @@ from medal_judges.models.prompted.answers import (
     read_answers,
     without_thinking,
 )
-from medal_judges.models.trained_metrics.turn_metric import sentences
+from medal_judges.models.trained_metrics.turn_metric import split_sentences
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.storage.jsonl import json_line
@@ -65,7 +65,7 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "utterance": (parse_utterance, 100_000),
     "verdict": (parse_verdict, 300_000),
     "follow-ups": (parse_list, 200_000),
-    "sentences": (sentences, 100_000),
+    "sentences": (split_sentences, 100_000),
 }
 # What is repeated between a beginning and an end.
 ATOMS = (

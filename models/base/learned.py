@@ -47,7 +47,7 @@ class LearnedJudge(Judge):
         facts: Mapping[str, object] | None = None,
     ) -> None:
         """Sets the judge's ``dimensions``, ``name`` (default: the family), ``calibration`` (by
-        dimension) and ``facts`` about the training run."""
+        dimension) and ``facts`` about the training run. Also makes the lock ``computing``."""
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = PicklableLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})

@@ -125,8 +125,9 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row: the sum of the losses of all heads. ``logits`` and
-        ``targets`` [B, targets of all heads] have the columns of all heads side by side."""
+        """Returns the loss [B] of each row: the sum of the losses of all heads. ``logits`` [B,
+        outputs of all heads] and ``targets`` [B, targets of all heads] have the columns of the
+        heads side by side."""
         units = self.split_logits(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []

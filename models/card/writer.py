@@ -64,7 +64,7 @@ def write_card(
         "aligned": read_json_if_there(folder / "align.json", None),
         "golden": golden,
         "run": config.get("facts") or {},
-        "trial": read_trial(folder),
+        "trial": read_current_trial(folder),
         "settings": settings,
         "place": repo_id or folder.name,
         "repo_id": repo_id,
@@ -160,7 +160,7 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
     return results
 
 
-def read_trial(folder: Path) -> Mapping[str, Any] | None:
+def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
     """Returns the content of trial.json in ``folder``, which ``medal trial`` wrote, with its
     ``verdicts``. Returns None if there is no trial.json, or if another judge or revision was
     tried."""

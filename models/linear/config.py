@@ -122,14 +122,15 @@ class LinearConfig(TrainedConfig):
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """The names of ``features`` that need no reply model, each once and without its side."""
+        """The names of ``features`` that need no reply model, without ``user.`` and ``assistant.``,
+        each once."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of all ``features``, each once and without its side. Those of the reply model
-        come last."""
+        """The names of all ``features``, without ``user.`` and ``assistant.``, each once. Those of
+        the reply model come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measure_names + tuple(
             name for name in REACTION_NAMES if name in names
@@ -137,8 +138,8 @@ class LinearConfig(TrainedConfig):
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Maps the name of each feature to the columns that it fills, as pairs (side, name).
-        ``name`` fills one column per side, ``user.name`` one column."""
+        """Maps the name of each feature to its columns, as pairs (side, name). Side 0 is the user
+        and side 1 the assistant. ``name`` has a column for both sides, ``user.name`` one column."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")

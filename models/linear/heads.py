@@ -102,7 +102,7 @@ class FittedHead:
             "averages": list(self.averages),
         }
 
-    def tensors(self, name: str) -> dict[str, Floats]:
+    def named_arrays(self, name: str) -> dict[str, Floats]:
         """Returns the head's weights as arrays. Their names begin with ``heads.`` and ``name``, the
         dimension."""
         arrays: dict[str, Floats] = {}

@@ -153,9 +153,9 @@ class LinearJudge(LearnedJudge):
     # -- saving and loading ----------------------------------------------------------------------
 
     def _save(self, folder: Path) -> None:
-        arrays = self.reader.scale.tensors()
+        arrays = self.reader.scale.named_arrays()
         for name, head in self.heads.items():
-            arrays |= head.tensors(name)
+            arrays |= head.named_arrays(name)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.reader.reactions is not None:
             tensors |= self.reader.reactions.tensors()
@@ -219,7 +219,7 @@ class LinearJudge(LearnedJudge):
                 self.config.reply, *sizes, groups.pop("reply"), path
             )
         scale = groups.pop("scale")
-        require_matching_tensors(reader.scale.tensors(), scale, path)
+        require_matching_tensors(reader.scale.named_arrays(), scale, path)
         for name, tensor in scale.items():
             array = tensor.double().numpy()
             setattr(reader.scale, name.removeprefix("scale."), array)

@@ -80,7 +80,7 @@ class TurnScale:
             np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
         )
 
-    def tensors(self) -> dict[str, Floats]:
+    def named_arrays(self) -> dict[str, Floats]:
         """Returns the arrays to save, by name. Leaves out empty arrays, because safetensors cannot
         hold them."""
         arrays = asdict(self)

@@ -129,8 +129,8 @@ class PriceFile(Config):
 
     def find_price(self, model: str, base_url: str | None = None) -> Price | None:
         """Returns the price of ``model`` on the server ``base_url``, or None if the file has none.
-        None as ``base_url`` is OpenAI. A dated version (``gpt-4.1-2025-04-14``) has the price of
-        the model without the date."""
+        Without a ``base_url`` the server is OpenAI's. A dated version (``gpt-4.1-2025-04-14``) has
+        the price of the model without the date."""
         host = urlsplit(base_url or PROVIDER).hostname or ""
         prices = {**self.servers.get(host, {}), **self.models}
         # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.

@@ -193,7 +193,7 @@ def require_address(base_url: str) -> None:
         )
 
 
-def read_key(variable: str) -> str:
+def read_and_hide_key(variable: str) -> str:
     """Returns the key in the environment variable ``variable``, and hides it in all later messages.
     Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
@@ -302,7 +302,7 @@ class RemoteModel(LanguageModel):
         self.limiter: CostLimiter = CostLimiter(config.max_cost)
         self.address = (base or PROVIDER).rstrip("/")
         require_address(self.address)
-        self.key = read_key(config.api_key_env)
+        self.key = read_and_hide_key(config.api_key_env)
         self.cache = None
         if self.config.caches:
             # Another server gives other answers under the same model name.

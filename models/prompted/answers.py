@@ -144,8 +144,9 @@ def read_answers(
 def _read_text(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
-    """Reads ``text`` as JSON, or as lines if it is not JSON. ``enforced``: whether a schema was
-    enforced. Raises UnreadError if there is no score at all."""
+    """Returns the score of each of ``fields`` in ``text``, read as JSON, or as lines if it is not
+    JSON. ``enforced``: whether a schema was enforced. Raises UnreadError if there is no score at
+    all."""
     begin = 0
     try:
         # The whole text first: a comment in JSON may mention <think>.

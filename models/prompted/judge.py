@@ -302,9 +302,9 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Returns for each of ``requests`` {dimension: (likelihoods, usage)}: how likely each text
-        is as the answer to the question about the dimension. ``texts``: the texts by dimension.
-        ``score_eos``: by dimension, whether a likelihood includes the end of the turn."""
+        """Returns {dimension: (likelihoods, usage)} for each of ``requests``. ``texts`` has texts
+        by dimension. A likelihood is that of one text as the answer to the question about its
+        dimension. ``score_eos``: by dimension, whether it includes the end of the turn."""
         groups, owners = [], []
         for request in requests:
             prefill_of = self.builder_for(request).prefill
@@ -547,8 +547,8 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_again(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Asks a second time those ``questions`` about one dimension whose answer has no readable
-        number."""
+        """Asks a question a second time if it is about one dimension and its answer has no readable
+        number. ``questions``: the questions asked so far. ``requests``: what they are about."""
         unread: list[_Asked] = []
         for question in questions:
             if question.completion.failed or len(question.answers) > 1:

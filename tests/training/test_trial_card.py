@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge
 from medal_judges.cli import app
-from medal_judges.models.card.writer import read_trial
+from medal_judges.models.card.writer import read_current_trial
 
 from ..hub_stub import Hub
 
@@ -35,7 +35,7 @@ def test_the_card_shows_the_trial_and_the_push_takes_it(
     files = hub.repos["org/judge"].files
     assert files["trial.json"] == (folder / "trial.json").read_bytes()
     card = files["README.md"].decode()
-    trial = read_trial(folder)
+    trial = read_current_trial(folder)
     assert trial is not None and trial["dialogues"] == 10
     verdicts = [f["verdict"] for f in trial["findings"] if f["group"] == "no_gain"]
     counts = (str(verdicts.count(v)) for v in ("green", "red", "none"))

@@ -181,7 +181,7 @@ def prepare_inputs(
     heads = np.zeros_like(rows)  # tokens of the beginning
     for row, group in enumerate(groups):
         rows[group] = row
-        heads[group] = common_length([prompts[index] for index in group])
+        heads[group] = common_prefix_length([prompts[index] for index in group])
     firsts = [group[0] for group in groups]
     ids, mask = _pad_left(model, [prompts[i][: heads[i]] for i in firsts], pad)
     extra: dict[str, Any] = {}
@@ -216,7 +216,7 @@ def _group_alike(
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):
         prompt = prompts[index]
         enough = max(shortest, min(len(before), len(prompt)) // 2)
-        if common_length([before, prompt]) >= enough:
+        if common_prefix_length([before, prompt]) >= enough:
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -224,7 +224,7 @@ def _group_alike(
     return groups
 
 
-def common_length(prompts: Prompts) -> int:
+def common_prefix_length(prompts: Prompts) -> int:
     """Returns how many tokens all ``prompts`` have in common at their beginning, at most the length
     of the shortest prompt minus one."""
     shortest = min(map(len, prompts))

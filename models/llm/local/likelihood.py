@@ -204,8 +204,8 @@ def _tree_masks(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """Returns the additive attention mask [1, 1, pass, spine + pass] with which each of ``nodes``
-    sees its ancestors and itself. A layer with a sliding window sees only the near ones. Returns a
-    mask for each kind of layer if the model has several kinds."""
+    sees its ancestors and itself. In a layer with a sliding window it sees only those within the
+    window. Returns a mask for each kind of layer if the model has several kinds."""
     base = tree.base
     column_of = {node: column for column, node in enumerate(nodes, start=base)}
     visible = np.zeros((len(nodes), base + len(nodes)), dtype=bool)

@@ -48,7 +48,7 @@ def test_what_is_outside_is_scored_with_a_warning_and_counted(
         found = list(made.score([chat("en"), chat("zh"), chat("ar")], level="turn"))
     assert all(j.scored for j in found)
     assert [j.unknown_language for j in found] == [None, "zh", "ar"]
-    assert "zh (1), ar (1); it supports en" in caplog.text
+    assert "zh (1), ar (1). It supports en" in caplog.text
     for judgement in found:
         record = judgement.to_record()
         assert alike(

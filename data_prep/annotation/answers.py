@@ -30,12 +30,13 @@ _WORDS = {
 def check_answers(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid ``answers`` to ``project``, with their values as numbers, and the texts of
-    all problems.
+    """Returns the valid ``answers`` to ``project``, with their values as numbers, and a list of
+    problem texts.
 
-    A value that is missing or outside its scale becomes None and is a problem. An answer is skipped
-    if it has no value, no annotator or an unknown dialogue, or if the dialogue was not assigned to
-    the annotator. Answers of one annotator that contradict each other are skipped too.
+    A value that is missing or off its scale becomes None and is reported as a problem. An answer to
+    an unknown dialogue, without an annotator's name, or by somebody to whom the dialogue was not
+    assigned is skipped and reported. If one annotator gave different answers about a dialogue, all
+    of them are skipped and reported. An answer without any value is skipped silently.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
@@ -63,8 +64,9 @@ def check_answers(
 def _list_missing(
     project: Project, annotated: Collection[tuple[str, str]]
 ) -> list[str]:
-    """Returns problems that tell how many dialogues are not annotated, for each annotator if
-    dialogues are assigned. ``annotated`` has pairs of dialogue key and annotator."""
+    """Returns one problem text for each annotator who has dialogues left to annotate, with their
+    number. If the project assigns no dialogues, returns at most one text, for the whole project.
+    ``annotated`` has the finished (dialogue key, annotator) pairs."""
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
         finished = {key for key, annotator in annotated if name in ("", annotator)}
@@ -103,8 +105,9 @@ def _find_misplacement(answer: Answer, project: Project) -> str | None:
 def _parse_values(
     answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the values of ``answer`` on the scales of ``dimensions``. A missing or wrong value is
-    None, and is added to ``problems``."""
+    """Returns the level that ``answer`` gives to each of ``dimensions``. The level is None if the
+    value is missing or off the scale. Appends one text for each bad value or unknown dimension to
+    ``problems``."""
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = answer.values.get(dimension.name, "").strip()
@@ -146,12 +149,13 @@ def _parse_level(text: str, dimension: Dimension) -> float | None:
 def merge_answers(
     answers: Iterable[Answer], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the annotated rows of ``project``, in their order. A label has one value for each
-    annotator in ``answers``, None if the annotator gave none.
+    """Yields the rows of ``project`` that were annotated, in the project's order, with the answers
+    as their labels. Each label has one value for each annotator of the row, None if the annotator
+    gave no valid value.
 
-    ``extra["annotators"]`` names the annotators in the order of the values. Free texts are in
-    ``extra["annotator_comments"]``. Earlier labels, with their comments and their author, are
-    appended to ``extra["earlier_labels"]``. ``label_failure`` is dropped.
+    ``extra["annotators"]`` names the annotators, in the order of the values.
+    ``extra["annotator_comments"]`` has their free texts. The labels that the row had before, with
+    their comments and their author, move to the end of ``extra["earlier_labels"]``.
     """
     by_key: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:

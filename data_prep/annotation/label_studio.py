@@ -28,9 +28,10 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
-    """Returns the labelling interface for ``questions`` as XML. Each dimension is a required single
-    choice under its name: ``yes`` and ``no``, or the numbers of its scale. Two free texts,
-    ``other_text`` and ``comment``, follow, with the questions in ``asks``."""
+    """Returns the labelling interface for ``questions`` as XML. It has a required single choice for
+    each dimension: ``yes`` and ``no``, or the numbers of the scale. Two free texts, ``other_text``
+    and ``comment``, follow. ``asks`` maps these two names to the questions above the free texts
+    (see ``Guidelines.asks``)."""
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
     )
@@ -44,9 +45,9 @@ def make_tasks(
 ) -> list[dict[str, Any]]:
     """Returns one Label Studio task for each (key, row) pair of ``rows``.
 
-    A task has the key, a running number, the language and the turns. With ``annotator`` it also has
-    ``assigned_to``. It has no id, model, source or label, which could reveal the chatbot or a
-    model's opinion.
+    A task has the key, a running number, the language and the turns. If ``annotator`` is given, the
+    task also names that person as ``assigned_to``. The id, models, source and labels of the row are
+    left out, because they could reveal the chatbot or a model's opinion.
     """
     tasks = []
     for number, (key, row) in enumerate(rows, 1):
@@ -68,9 +69,10 @@ def make_tasks(
 def read_label_studio(path: Path) -> Iterator[Answer]:
     """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
-    The annotator is the person to whom the task was assigned. For a task without one, it is the
-    account that completed the task: an e-mail address, or ``account-`` and a number. Drafts,
-    predictions and skipped tasks are ignored. Raises DataError if the file is not such an export.
+    The annotator is the person to whom the task was assigned. If the task was not assigned, the
+    annotator is the account that completed it: an e-mail address, or ``account-`` and a number.
+    Drafts, predictions and skipped tasks are ignored. Raises DataError if the file does not have
+    the form of a JSON export.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -117,8 +119,8 @@ def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
 
 
 def _answer_text(value: Mapping[str, Any]) -> str:
-    """Returns the answer in ``value`` as text. Raises ValueError if the value is of an unknown
-    tag."""
+    """Returns the answer in ``value``, a result of Label Studio, as text. Raises ValueError if the
+    answer is neither a choice, a text, a rating nor a number."""
     kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
     if not kinds:
         raise ValueError(

@@ -39,9 +39,10 @@ _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The dialogues to annotate: ``rows`` by key, to be rated on ``dimensions``. ``assignments``
-    maps an annotator to dialogue keys, in the order to work through them. If it is empty, anybody
-    may annotate any dialogue."""
+    """Dialogues to annotate, and who annotates which. ``rows`` maps a key, which replaces the id
+    for annotators, to a dialogue. ``dimensions`` are what the dialogues are rated on.
+    ``assignments`` maps an annotator to dialogue keys, in the order to work through them. If it is
+    empty, anybody may annotate any dialogue. ``seed`` is the seed of the random orders."""
 
     rows: Mapping[str, LabelledDialogue]
     dimensions: Sequence[Dimension]
@@ -126,9 +127,10 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """Returns a project to rate ``rows`` on ``dimensions``. With ``annotators`` (``NAME`` or
-    ``NAME:LANG,LANG``), each row is assigned to ``per_dialogue`` annotators. ``seed`` determines
-    the order.
+    """Returns a project to rate ``rows`` on ``dimensions``. Each of ``annotators`` is a text
+    ``NAME`` or ``NAME:LANG,LANG``. Each row is assigned to ``per_dialogue`` of them. Without
+    annotators, nothing is assigned. ``seed`` determines who gets which dialogues, and in which
+    order.
 
     Raises ConfigError if an annotator is malformed or gets no dialogue, or if nobody reads a
     language. Raises MedalError if there are no rows or a row has level ``turn``.
@@ -170,12 +172,14 @@ def write_package(
     folder: Path,
     forms: Sequence[Form],
 ) -> list[Path]:
-    """Writes project.json, rows.jsonl and the folder ``package`` into ``folder``. Only ``package``
-    is for annotators. It names no chatbot, id or label. Returns its files.
+    """Writes ``project`` into ``folder``, and returns the files for annotators. These are in the
+    subfolder ``package``, which names no chatbot, dialogue id or label. The files project.json and
+    rows.jsonl beside it are not for annotators.
 
-    ``guidelines`` are the text for annotators, ``forms`` the kinds of files to write for them.
-    Raises MedalError if the folder holds a project, ConfigError if the guidelines do not fit the
-    dimensions, and MissingExtraError if openpyxl is needed and not installed.
+    ``guidelines`` is the text for annotators. ``forms`` says which kinds of files to write for
+    them: ``label-studio``, ``xlsx`` or both. Raises MedalError if the folder already holds a
+    project. Raises ConfigError if the guidelines do not fit the dimensions, and MissingExtraError
+    if openpyxl is needed and not installed.
     """
     _require_no_project(folder)
     out = folder / "package"
@@ -217,7 +221,7 @@ def write_package(
 
 def load_project(folder: Path) -> Project:
     """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises DataError if
-    there is none or its files are damaged."""
+    the folder holds no project or its files are damaged."""
     path = folder / PROJECT_FILE
     hint = "Give the folder that medal annotate export wrote"
     if not path.is_file():

@@ -34,13 +34,13 @@ class Criteria(Config):
 
 
 class Guidelines(Config):
-    """The instructions for annotators, from a file of configs/annotation/.
+    """The instructions for annotators, from a YAML file in configs/annotation/.
 
-    ``settings`` maps each setting in which dialogues were held to the first paragraph of the
-    introduction. ``intro`` has the following paragraphs. ``asks`` has the question for dimensions
-    without their own one, by kind (``binary``, ``ordinal``), and the questions for the free texts
-    ``comment`` and ``other_text``. ``dimensions`` has the criteria of each dimension. ``title`` is
-    the heading.
+    ``title`` is the heading. ``settings`` maps the name of a setting, such as ``open-domain``, to
+    the first paragraph of the introduction. ``intro`` has the paragraphs after it. ``dimensions``
+    has the criteria of each dimension. ``asks`` has four questions: ``binary`` and ``ordinal``, for
+    dimensions of this kind whose criteria have no question, and ``comment`` and ``other_text``, for
+    the two free texts.
     """
 
     title: str
@@ -53,7 +53,8 @@ class Guidelines(Config):
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
     """The question about one dimension that annotators see. ``grades`` describes each level of a
-    rating. It is empty for an issue or a rating without descriptions."""
+    rating. It is empty for an issue, and for a rating whose levels are not described. The other
+    fields are those of ``Criteria``."""
 
     dimension: Dimension
     title: str
@@ -75,8 +76,8 @@ class AnnotationQuestion:
 
     @property
     def criteria(self) -> list[tuple[str, str]]:
-        """Pairs that say which answer to give when: each level with its description, or ``yes if``
-        and ``no if`` with theirs."""
+        """Pairs of an answer and when to give it. For a rating these are a level and its
+        description. For an issue they are ``yes if`` and ``no if``, each with its condition."""
         if self.grades:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
@@ -87,9 +88,9 @@ class AnnotationQuestion:
 class Answer:
     """The answer of one annotator about the dialogue ``key``.
 
-    ``where`` names the file and its row or task. ``values`` maps a dimension to the text that was
-    entered. After ``check_answers`` it maps a dimension to a level or None. ``texts`` has the free
-    texts (``other_text``, ``comment``).
+    ``where`` names the file and its row or task, for error messages. ``values`` maps a dimension to
+    what the annotator entered: a text as read from the file, and after ``check_answers`` a number,
+    or None if the text is not a level. ``texts`` has the free texts ``other_text`` and ``comment``.
     """
 
     where: str
@@ -103,10 +104,10 @@ def load_guidelines(
     name_or_path: str = "annotation/guidelines",
     setting: str = "open-domain",
 ) -> Guidelines:
-    """Returns the guidelines in the YAML file ``name_or_path``, or in the file of that name in
-    configs/. The paragraph for ``setting`` is put before their ``intro``.
+    """Returns the guidelines in the YAML file ``name_or_path``, which is a path or the name of a
+    file in configs/. Their introduction begins with the paragraph for ``setting``.
 
-    Raises ConfigError if the file is malformed or has no such setting.
+    Raises ConfigError if the file is malformed or does not describe ``setting``.
     """
     data = read_yaml(name_or_path)
     guidelines = build_config(Guidelines, data, where=str(name_or_path))
@@ -122,10 +123,10 @@ def load_guidelines(
 def dimensions_to_ask(
     rubric: str = "medal", *, human_likeness: bool = False
 ) -> list[Dimension]:
-    """Returns the dimensions of ``rubric``. With ``human_likeness``, adds ``user_human_likeness``
-    (MEDAL, section 3.5).
+    """Returns the dimensions of ``rubric``. With ``human_likeness``, adds those of the rubric
+    ``human_likeness``, which rate the simulated user (MEDAL, section 3.5).
 
-    Raises ConfigError if a dimension is continuous, because it has no choices.
+    Raises ConfigError if a dimension is continuous, because annotators choose among levels.
     """
     dimensions = [*load_rubric(rubric)]
     if human_likeness:
@@ -142,8 +143,8 @@ def dimensions_to_ask(
 def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
-    """Returns one question for each of ``dimensions``, in the words of ``guidelines``. Raises
-    ConfigError if the guidelines do not describe exactly the levels of a dimension's scale."""
+    """Returns one question for each of ``dimensions``, worded by ``guidelines``. Raises ConfigError
+    if the guidelines describe more or fewer levels than a dimension's scale has."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

@@ -41,10 +41,10 @@ def write_xlsx(
     questions: Sequence[AnnotationQuestion],
     annotator: str = "",
 ) -> Path:
-    """Writes a workbook for ``annotator`` to ``path`` and returns ``path``. It has three sheets:
-    ``answers`` with a row for each dialogue of ``rows``, ``dialogues`` with a row for each turn,
-    and ``questions``. ``rows`` are pairs of key and row. Raises MissingExtraError if openpyxl is
-    not installed."""
+    """Writes a workbook for ``annotator`` to ``path`` and returns ``path``. ``rows`` are pairs of
+    an annotation key and a row. The workbook has three sheets: ``answers`` with a line for each
+    dialogue, ``dialogues`` with a line for each turn, and ``questions``. Raises MissingExtraError
+    if openpyxl is not installed."""
     answers = []
     turns = []
     for number, (key, row) in enumerate(rows, 1):
@@ -95,8 +95,8 @@ def _format_text_cells(sheet: Any) -> None:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
-    """Yields an answer about ``dimensions`` for each row of the workbook ``path`` that has a key or
-    a value. Other columns are ignored.
+    """Yields an answer for each row of the workbook ``path`` that has a key or a value for one of
+    ``dimensions``. Columns that ``write_xlsx`` does not write are ignored.
 
     Raises DataError if the file is not a workbook or lacks a column, and MissingExtraError if
     openpyxl is not installed.
@@ -128,8 +128,8 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
 
 
 def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
-    """Returns (number, cells) for each row of the sheet ANSWERS. If there is none, reads the first
-    sheet."""
+    """Returns (number, cells) for each row of the sheet ``answers``. If the workbook lacks this
+    sheet or it is empty, reads the first sheet."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
         for title, number, cells in read_workbook_rows(str(path), file):

@@ -105,8 +105,9 @@ def _rows_by_name(
 
 
 def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns the table of dialogues, turns, lengths of turns and MTLD in ``stats`` (MEDAL, Table
-    2). ``head`` is what its rows are: Language, Chatbot or User model."""
+    """Returns a table of the numbers of dialogues and turns, the lengths of turns and the MTLD in
+    ``stats`` (MEDAL, Table 2). ``head`` is the heading of its first column, and says what a row of
+    the table is: Language, Chatbot or User model."""
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
     for name in (*map(str.capitalize, units), "MTLD"):
@@ -144,8 +145,9 @@ def _to_cell(value: float, reason: str) -> Estimate:
 
 
 def label_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns the table of shares and means of all dimensions in ``stats``. ``head`` is what its
-    rows are: Language, Chatbot or User model."""
+    """Returns a table of the share of each issue and the mean of each other dimension in ``stats``.
+    ``head`` is the heading of its first column, and says what a row of the table is: Language,
+    Chatbot or User model."""
     dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
     for name, rows in _rows_by_name(stats, _GROUPINGS[head]):

@@ -40,16 +40,18 @@ _SPEAKERS = ["lang", "chatbot", "user"]
 class CorpusStatistics:
     """Statistics of a set of dialogues, from which tables and figures are made.
 
-    - ``rows``: a row for each dialogue, with lang, chatbot, user and group, and for each side the
-      number of turns, their total length in each unit, and the MTLD.
-    - ``labels``: the mean label of each row by dimension, NaN without a label.
+    - ``name``: the name of the set.
+    - ``rows``: a row for each dialogue, with its lang, chatbot, user and group. It also has, for
+      the user's turns and for the assistant's, their number, their total length and their MTLD.
+    - ``labels``: a row for each dialogue, a column for each dimension. A value is the mean over
+      annotators (for ``shares`` 0 or 1, rounded up from 0.5), NaN without a label.
     - ``scales``: the scale of each dimension.
-    - ``shares``: the dimensions whose labels are 0 and 1.
-    - ``issues``: the dimensions in ``shares`` that MEDAL's rubric has.
+    - ``shares``: the yes-or-no dimensions. Their mean is a share of dialogues.
+    - ``issues``: the dimensions in ``shares`` that are in MEDAL's rubric.
     - ``tools``: language -> name of the tool that splits its texts into words.
     - ``counts``: the number of labelled, failed and malformed rows.
-    - ``labelled_by``: the number of rows by the author of their labels.
-    - ``data``: a hash of all rows.
+    - ``labelled_by``: name of a labeller -> number of rows that it labelled.
+    - ``data``: a hash of all rows, the same in any order.
     """
 
     name: str
@@ -71,23 +73,25 @@ class CorpusStatistics:
 
     def speaker_names(self, column: str) -> list[str]:
         """Returns the sorted names in ``column``, which is lang, chatbot or user. Returns an empty
-        list if no row has a name, or if there are more than MAX_NAMES, because then they are
-        people."""
+        list if the dialogues name none. More than MAX_NAMES names also give an empty list: they are
+        taken for names of people, who get no row in a table."""
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []
         return names
 
     def select_rows(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows with these values, such as ``lang="de", chatbot="bot"``."""
+        """Returns the rows of the named speakers: ``select_rows(lang="de", chatbot="bot")`` returns
+        those with both values."""
         rows = self.rows
         for column, name in speakers.items():
             rows = rows[rows[column] == name]
         return rows
 
     def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
-        """Returns the mean of ``dimension`` over ``rows``, with its confidence interval by groups
-        of dialogues. For a dimension in ``shares`` this is the share of rows with label 1."""
+        """Returns the mean label on ``dimension`` over ``rows`` with its confidence interval, which
+        treats the dialogues of one group as dependent. For a dimension in ``shares``, the mean is
+        the share of rows with label 1."""
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
             Values(answers.to_numpy(dtype=float), 0.0),
@@ -101,9 +105,10 @@ class CorpusStatistics:
 def corpus_statistics(
     dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
 ) -> CorpusStatistics:
-    """Computes the statistics of ``dialogues``, a set called ``name``. With ``lemmas`` MTLD counts
-    lemmas, otherwise words. Raises MedalError if an id occurs twice or a dimension has two scales,
-    and MissingExtraError if a package for ``lemmas`` is not installed."""
+    """Returns the statistics of ``dialogues``, a set called ``name``. MTLD counts lemmas if
+    ``lemmas`` is True, otherwise words. Raises MedalError if two rows have the same id, or have
+    different scales for a dimension. Raises MissingExtraError if a package for ``lemmas`` is not
+    installed."""
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()
@@ -155,9 +160,10 @@ def corpus_statistics(
 def _collect_answers(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
-    """Returns the mean label of each rated dimension of ``row``. Adds the scales of these
-    dimensions to ``scales``, and dimensions with a label other than 0 and 1 to ``between``. Raises
-    MedalError if a dimension has another scale in an earlier row."""
+    """Returns the mean label of ``row`` for each dimension that has one. Updates two arguments:
+    ``scales`` gets the scale of each of these dimensions, and ``between`` the names of those with a
+    value other than 0 and 1. Raises MedalError if ``scales`` already has another scale for a
+    dimension."""
     answers = {}
     for rating in row.ratings():
         answer = mean(rating)
@@ -177,8 +183,9 @@ def _collect_answers(
 
 
 def _measure_row(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
-    """Returns the speakers of ``row``, and for each side the number of turns, their length, and the
-    MTLD. ``tool`` splits texts into words."""
+    """Returns the language, the speakers and the group of ``row``. Adds, for the user's turns and
+    for the assistant's, their number, their total length and their MTLD. ``tool`` splits texts into
+    words."""
     dialogue = row.dialogue
     measures: dict[str, Any] = {
         "lang": dialogue.lang,

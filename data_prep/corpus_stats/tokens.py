@@ -42,11 +42,11 @@ def length(text: str, unit: Unit) -> int:
 
 
 class Lemmatiser(NamedTuple):
-    """A tool that splits texts into lemmas. ``split`` returns the lemmas or words of a text in
-    lower case, without punctuation and symbols.
+    """A tool that splits texts of one language into lemmas, or into words if it has no lemmas.
+    ``split`` takes a text and returns its lemmas in lower case, without punctuation and symbols.
+    ``name`` describes the tool, and is shown beside each result.
 
-    ``name`` describes the tool, and is shown beside each result. If no tool can split the language
-    into words, ``split`` is None and ``name`` says why.
+    ``split`` is None if no tool can split texts of the language into words. ``name`` then says why.
     """
 
     name: str
@@ -55,7 +55,8 @@ class Lemmatiser(NamedTuple):
 
 def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
     """Returns the tool for the language ``lang``: jieba for Chinese, otherwise spaCy's tokenizer.
-    spaCy looks lemmas up in spacy-lookups-data, if that has a table for the language.
+    The latter looks lemmas up in the package spacy-lookups-data. If this has no table for the
+    language, words stay as they are.
 
     With ``lemmas=False`` the tool splits at spaces and punctuation, and needs no package. Raises
     MissingExtraError if a package for the language is not installed.
@@ -84,9 +85,9 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``. It returns words unchanged if there is no
-    table of lemmas. It splits at spaces if spaCy lacks the language. Raises MissingExtraError if
-    spaCy is not installed."""
+    """Returns spaCy's tool for the language ``lang``. Words stay as they are if there is no table
+    of lemmas. If spaCy lacks the language, the tool splits at spaces and punctuation. Raises
+    MissingExtraError if spaCy is not installed."""
     spacy = _import_extra("spacy")
     _import_extra("spacy_lookups_data")
     try:

@@ -40,8 +40,9 @@ class ForeignLanguage:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns the keyword and the comment because of which ``row`` is left out, or None if it
-        is kept. A row is always kept if its judge did not call it uninterpretable."""
+        """Returns why ``row`` is left out, as the keyword that was found and the judge's comment
+        with it. Returns None if the row is kept. A row that its judge did not label uninterpretable
+        is always kept."""
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
@@ -55,9 +56,9 @@ class ForeignLanguage:
         return None
 
     def find_keyword(self, comment: str, lang: str) -> str | None:
-        """Returns the first keyword in ``comment``, which is about a dialogue in ``lang``. Returns
-        None if there is none. Skips keywords after a negation, and keywords in a clause about the
-        user alone."""
+        """Returns the first keyword for a foreign language in ``comment``, or None. ``lang`` is the
+        language of the dialogue, whose own name is not a keyword. A keyword does not count shortly
+        after a negation, or in a clause about the user alone."""
         keywords = self.keywords
         for pattern in self._patterns(lang):
             for hit in pattern.finditer(comment[:_LONGEST]):
@@ -72,8 +73,8 @@ class ForeignLanguage:
         return None
 
     def _compile_patterns(self, lang: str) -> list[re.Pattern[str]]:
-        """Returns the patterns of all phrases. If ``lang`` is known, adds the patterns with names
-        of other languages."""
+        """Returns a pattern for each phrase that means a foreign language. Unless the language
+        ``lang`` of the dialogue is unknown, adds patterns with the names of all other languages."""
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -131,9 +132,10 @@ class CurateOptions(Config):
 class Candidate:
     """A dialogue that may be selected, without its text.
 
-    ``categories`` has its issues in the rubric's order, or ``clean`` alone. It is empty if the row
-    has no labels, or if its only issue is one that is not balanced (``other``). ``level`` is the
-    overall score as a level of its scale.
+    ``categories`` has the issues of the dialogue in the rubric's order, or only ``clean`` if it has
+    none. It is empty if ``other`` is the only issue, or if labels are missing. A dialogue without a
+    category is never selected. ``level`` is the overall score, rounded to a level of its scale.
+    ``group`` names the seed context or conversation.
     """
 
     id: str
@@ -152,9 +154,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """How labels become the categories and the level of a candidate. The selection balances
-    ``issues``. A dialogue with an issue in ``faults`` (``other``) is not clean either. ``overall``
-    is the dimension of the level."""
+    """Names of the labels that a selection reads. ``issues`` are the issues that it balances.
+    ``faults`` are further issues (``other``): a dialogue that has one is not clean, but they are
+    not balanced. ``overall`` is the dimension of the overall score."""
 
     issues: tuple[str, ...]
     faults: tuple[str, ...]
@@ -166,14 +168,15 @@ class LabelRules:
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns the dimensions that a selection needs and for which ``row`` has no label."""
+        """Returns the names of the dimensions without a label in ``row``, among ``issues`` and
+        ``overall``. A row needs all of them to become a candidate."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
     def to_candidate(self, row: LabelledDialogue) -> Candidate:
-        """Returns ``row`` as a candidate, by the labels that it has. An issue is present if at
-        least half of its labels say so. A tie counts as present, because issues are rare. The level
-        is the one nearest to the mean overall label, the lower one if two are equally near."""
+        """Returns ``row`` as a candidate. The dialogue has an issue if at least half of the answers
+        on it say so. A tie counts as present, because issues are rare. The candidate's level is the
+        mean overall score, rounded to a whole number, and down if it is halfway between two."""
         present = []
         for name in (*self.issues, *self.faults):
             answers = _given_values(row, name)
@@ -201,8 +204,8 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
 
 
 def label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules for the issues and the ``overall`` dimension of ``rubric``. Raises
-    ConfigError if the rubric has no ``overall``."""
+    """Returns the rules for a selection by the issues and the ``overall`` dimension of ``rubric``.
+    Raises ConfigError if the rubric has no ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(
@@ -225,11 +228,13 @@ def read_candidates(
     foreign: ForeignLanguage | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Reads all rows in the languages of ``options``. Returns the candidates, and the lines of
-    left_out.jsonl for the other rows. ``rules`` read the labels, ``foreign`` finds answers in a
-    foreign language, and ``report`` counts bad rows.
+    """Reads the files of ``options``. Returns the rows to select from as candidates, and one record
+    (a line of left_out.jsonl) for each row that is left out. Rows in other languages than
+    ``options.lang`` are in neither list.
 
-    Raises DataError if an id occurs twice or if no row is a candidate.
+    ``rules`` turns labels into candidates. ``foreign`` finds chatbot answers in a foreign language
+    (None: all are kept). ``report`` counts malformed lines. Raises DataError if two rows have the
+    same id or if there is no candidate.
     """
     candidates = []
     left_out = []

@@ -29,10 +29,11 @@ _FACTORS = ("categories", "level", "chatbot", "user")
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """The result of ``curate``. ``selections`` has the selected dialogues by language. ``counts``
-    has a row for each language, factor and value, with the number of dialogues in the pool and in
-    the selection. ``left_out`` has the lines of left_out.jsonl. ``facts`` say how the selection was
-    made."""
+    """The result of ``curate``. ``selections`` maps a language to its selected dialogues.
+    ``counts`` says how many dialogues have each value of a factor (categories, level, chatbot or
+    user). Its columns are ``lang``, ``factor``, ``value``, ``pool`` (all candidates) and
+    ``selected``. ``left_out`` has the records of left_out.jsonl. ``facts`` has the settings and
+    hashes that identify the selection."""
 
     options: CurateOptions
     facts: dict[str, str]
@@ -50,9 +51,9 @@ class Curation:
 
 
 def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
-    """Selects dialogues of each language by ``options``. Languages are in alphabetical order.
-    ``reading`` counts bad rows. Raises ConfigError if the rubric does not fit, and DataError if an
-    id occurs twice or no row is a candidate."""
+    """Selects dialogues by ``options``, separately for each language. ``reading`` counts malformed
+    lines. Raises ConfigError if the rubric has no ``overall``. Raises DataError if two rows have
+    the same id or if there is no candidate."""
     rules = label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
@@ -95,8 +96,9 @@ def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 
 
 def selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Returns the selected rows by language, in the order of selection. Adds ``curation`` to their
-    extra fields: the rank, the weight, and the size of the language's pool."""
+    """Returns the selected rows, sorted by language and then by order of selection. Each has a new
+    extra field named ``curation``, with its rank in the selection, its weight, and ``pool``, the
+    number of candidates in its language."""
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}
     for selection in curation.selections.values():
@@ -114,8 +116,9 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns a table of the sizes in ``curation`` by language: dialogues in the pool, selected
-    dialogues, their contexts, and their effective number."""
+    """Returns a table with a row for each language of ``curation``: the number of candidates, of
+    selected dialogues, of their contexts, and the effective sample size. The last is the number of
+    equally weighted dialogues that say as much about all candidates."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -133,8 +136,8 @@ def size_table(curation: Curation) -> Table:
 
 
 def left_out_lines(curation: Curation) -> list[str]:
-    """Returns one line of text for each language and reason, with the number of dialogues that
-    ``curation`` left out."""
+    """Returns texts to print, one for each language and reason: how many dialogues ``curation``
+    left out."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

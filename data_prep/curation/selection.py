@@ -69,10 +69,13 @@ def select_balanced(
     *,
     seed: int = 0,
 ) -> list[Selected]:
-    """Returns ``n`` dialogues of ``pool`` with their weights, in the order of selection. If the
-    pool has fewer, returns all. The dialogues are of one language. The first k are the selection
-    for n = k. ``rules`` names what is balanced. ``seed`` breaks ties. The order of the pool does
-    not matter."""
+    """Returns ``n`` dialogues of ``pool`` with their weights, in the order of selection. ``pool``
+    has the candidates of one language, in any order. If fewer than ``n`` have a category, returns
+    all that have one.
+
+    ``rules`` names the issues to balance. ``seed`` breaks ties. A smaller ``n`` selects the
+    beginning of the same sequence.
+    """
     # In a random order, which depends only on the seed and the ids.
     candidates = sorted(pool, key=lambda c: (hash_to_unit(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
@@ -83,12 +86,12 @@ def select_balanced(
 
 
 class _BalancedSelection:
-    """A balanced selection in progress. ``chosen`` has the dialogues so far, in order.
+    """A balanced selection in progress. ``chosen`` has the selected dialogues, in order.
 
-    Dialogues are rows of ``pool``. ``has``, of shape (dialogues, categories), says whether a
-    dialogue has a category. ``category_counts`` counts the chosen dialogues by category.
-    ``factors`` has two arrays for each factor that is balanced: the index of each dialogue's value,
-    and how often each value was chosen.
+    Dialogues are numbered by their place in ``pool``. ``has``, of shape (dialogues, categories),
+    says whether a dialogue has a category. ``category_counts`` counts the chosen dialogues of each
+    category. ``factors`` maps ``level``, ``chatbot`` and ``user`` to two arrays: the number of the
+    value that each dialogue has, and how often each value was chosen.
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
@@ -108,14 +111,14 @@ class _BalancedSelection:
         self.groups, self.group_counts = self._index_values("group")
 
     def _index_values(self, name: str) -> tuple[Array, Array]:
-        """Returns two arrays for the factor ``name``: the index of each dialogue's value, and a
-        count of 0 for each value."""
+        """Returns two arrays for the field ``name`` of the candidates, whose distinct values are
+        numbered: the number of each dialogue's value, and a count of 0 for each value."""
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
     def choose(self, row: int) -> None:
-        """Adds the dialogue ``row`` to the selection, and counts its categories and values."""
+        """Adds dialogue number ``row`` to the selection, and updates the counts."""
         self.chosen.append(self.pool[row])
         self.is_free[row] = False
         self.category_counts += self.has[row]
@@ -125,8 +128,8 @@ class _BalancedSelection:
 
     def choose_pairs(self, n: int, seed: int) -> None:
         """Runs stage one, up to ``n`` dialogues. For each pair of user and chatbot, it chooses a
-        clean dialogue with the best overall score. If there are more pairs than ``n``, chatbots
-        take turns."""
+        clean dialogue with the highest overall level, if there is one. Every chatbot gets a first
+        dialogue before any chatbot gets a second."""
         suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
         for row, candidate in enumerate(self.pool):
             rows = suitable[candidate.user, candidate.chatbot]
@@ -149,9 +152,9 @@ class _BalancedSelection:
                 self.choose(rows[int(np.argmin(is_repeated))])
 
     def balance_categories(self, n: int, seed: int) -> None:
-        """Runs stage two, until ``n`` dialogues are chosen. Each step takes the category with the
-        fewest chosen dialogues that the pool still has, and chooses its dialogue of the lowest
-        cost."""
+        """Runs stage two, until ``n`` dialogues are chosen. Each step looks at the categories that
+        dialogues not yet chosen have, and takes the one with the fewest chosen dialogues. Of its
+        dialogues it chooses the one with the lowest cost."""
         rank = [hash_to_unit(seed, name) for name in self.categories]
         while len(self.chosen) < n:
             left = np.flatnonzero(self.has[self.is_free].any(axis=0))
@@ -166,8 +169,9 @@ class _BalancedSelection:
             self.choose(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
-        """Returns the cost of each dialogue in ``rows``: how often its values were chosen, relative
-        to an even share, weighted by _WEIGHTS. ``category`` itself does not count."""
+        """Returns the cost of choosing each dialogue in ``rows`` next. A dialogue costs more if its
+        level, chatbot, user, context or issues were chosen often already (see _WEIGHTS).
+        ``category``, for which the dialogue is chosen, adds no cost."""
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
             costs += _WEIGHTS[name] * _relative_counts(counts)[value_of[rows]]

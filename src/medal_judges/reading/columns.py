@@ -47,10 +47,10 @@ class LabelColumn(NamedTuple):
 class ColumnMap:
     """Maps columns of a user's file to fields, roles and labels.
 
-    ``fields`` maps a field in _FIELDS to a column, or to a dotted path to a nested value
-    (``meta.user.id``). ``roles`` maps a speaker's name in lower case to a role. ``labels`` maps a
-    column of ratings to its dimension and scale. Two columns of the same dimension are two
-    annotators.
+    ``fields`` maps the name of a field (``id``, ``content``) to a column, or to a dotted path to a
+    nested value (``meta.user.id``). ``roles`` maps a speaker's name in lower case to a role.
+    ``labels`` maps a column of ratings to its dimension and scale. Two columns of the same
+    dimension are two annotators.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -58,8 +58,9 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of ``record`` that holds the field ``name``: the one in ``fields``, or
-        one with a usual name of the field. Returns an empty text if there is no such column."""
+        """Returns the column of ``record`` that holds the field ``name``. It is the column in
+        ``fields``. If ``fields`` has none, it is a column with a usual name of the field. Returns
+        an empty text if there is no column."""
         column = self.fields.get(name)
         if column is None and name in NAMES:
             column = find_key(record, name)
@@ -97,8 +98,9 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
     """Returns the JSON object or list that the text ``cell`` holds. Returns any other value
     unchanged.
 
-    Text that begins with a bracket but is not JSON is returned unchanged too. With ``field`` it
-    raises RecordError, which names ``field``.
+    ``field`` decides what happens to text that begins with a bracket but is not JSON. Without
+    ``field`` the text is returned unchanged. With ``field`` the function raises RecordError, and
+    the error names ``field``.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
@@ -134,13 +136,13 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns a column map from the mapping ``columns`` (field -> column) and the texts of
-    command-line options. A text replaces an entry of the mapping.
+    """Returns a column map from ``columns``, a mapping from field to column, and from texts of
+    command-line options. A text replaces the entry of the same name in ``columns``.
 
     ``columns`` may also have the mappings ``roles`` and ``labels``. ``column`` has texts such as
-    ``id=conversation_id``, ``label`` texts such as ``Qualität=overall:1..7``, and ``role`` texts
-    such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown or has no value, or
-    if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
+    ``id=conversation_id``. ``label`` has texts such as ``Qualität=overall:1..7``. ``role`` has
+    texts such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown or has no
+    value, or if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
     """
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
@@ -201,13 +203,15 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 
 
 def label_fields(record: Record, columns: ColumnMap) -> Fields:
-    """Returns ``labels`` (dimension -> ratings), ``scales`` and ``annotators`` of ``record`` as in
-    the line format, from the label columns of ``columns``. Returns an empty mapping if there is no
-    rating.
+    """Returns the ratings in ``record`` as up to three fields: ``labels`` (dimension -> ratings),
+    ``scales`` (dimension -> ends of its scale, None if unknown) and ``annotators`` (names, if
+    known). Returns an empty mapping if there is no rating. Reads the columns that
+    ``columns.labels`` names.
 
     A cell holds a number, a list of numbers, or a text with ``;`` between numbers. An empty cell or
-    a word such as NA is a missing rating. Raises RecordError if a cell holds anything else, if a
-    dimension has two scales, or if the numbers of annotators and ratings differ.
+    a word such as NA is a missing rating. Raises RecordError if a cell holds anything different, or
+    if a dimension has two scales. Also raises it if the user named the annotator column and the
+    numbers of annotators and ratings differ.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
@@ -268,10 +272,10 @@ def _parse_rating(column: str, value: object) -> Rating:
 
 
 def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str]:
-    """Returns the names of the annotators of ``record`` if there are ``count`` names. Otherwise
-    returns an empty list.
+    """Returns the names of the annotators of ``record``. Returns an empty list if the number of
+    names is not ``count``.
 
-    Raises RecordError if the user named the annotator column and it does not have ``count`` names.
+    Raises RecordError in that case if the user named the annotator column.
     """
     names = as_text(columns.value(record, "annotator"))
     if isinstance(names, str):

@@ -105,8 +105,9 @@ def _open_bytes(path: str) -> Any:
 
 
 def _detect_container(path: str, begin: bytes) -> str:
-    """Returns the container of a text file, by its first line that is not blank and the ending of
-    ``path``. ``begin`` holds the first bytes of the file. Raises DataError if no container fits."""
+    """Returns the container of a text file. The ending of ``path`` and the first line that is not
+    blank decide. ``begin`` holds the first bytes of the file. Raises DataError if no container
+    fits."""
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
     delimiter = _find_delimiter(line)
@@ -173,7 +174,8 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the elements of a JSON array, or the only value of any other JSON file."""
+    """Yields the elements of a JSON array. If the file holds any other JSON value, yields this
+    value."""
     try:
         value = jsonl.parse_json(_read_whole(_as_text(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
@@ -191,9 +193,9 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _find_delimiter(header: str) -> str | None:
-    """Returns the delimiter of a table from its first line ``header``. Excel may name it there
-    (``sep=;``). Otherwise it is the most frequent of ``,;`` tab and ``|`` outside quotes, None if
-    there is none."""
+    """Returns the delimiter of a table, found in its first line ``header``. A line such as
+    ``sep=;``, which Excel writes, names the delimiter. In any other line it is the most frequent of
+    comma, semicolon, tab and ``|`` outside quotes. Returns None if the line has none of these."""
     sep_line = _SEP.fullmatch(header)
     if sep_line:
         return sep_line[1]
@@ -304,8 +306,8 @@ def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _json_value(value: object) -> Any:
-    """Converts ``value`` to a JSON value. Times become ISO text, NaN and infinity None, and bytes a
-    note of their length. Null fields of a struct are dropped."""
+    """Converts ``value`` to a JSON value. Times become ISO text. NaN and infinity become None.
+    Bytes become a note of their length. Null fields of a struct are dropped."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
@@ -324,8 +326,8 @@ def _json_value(value: object) -> Any:
 
 
 def _hub_rows(spec: str) -> Iterator[NumberedRow]:
-    """Yields the rows of the data set ``spec``, which is ``hf:ID[:config]:split``, streamed by the
-    package datasets. ID is a Hub id or a local folder."""
+    """Yields the rows of the data set ``spec``, without downloading all of it first. ``spec`` has
+    the form ``hf:ID[:config]:split``, where ID is a Hub id or a local folder."""
     import datasets
 
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
@@ -355,8 +357,8 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 def read_workbook_rows(
     path: str, file: IO[bytes]
 ) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yields (title of the sheet, row number from 1, cells) for each row of an Excel workbook that
-    is not empty. ``file`` is its content, and ``path`` its name in errors.
+    """Yields each row of an Excel workbook as (title of the sheet, row number from 1, cells). Skips
+    empty rows. ``file`` is the open workbook, and ``path`` is its name in errors.
 
     Raises DataError if the file is not a workbook, is damaged, contains a formula, or is too large
     when unpacked. Raises MissingExtraError if openpyxl is not installed.
@@ -400,8 +402,8 @@ def _is_filled(cell: object) -> bool:
 
 
 def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet that has rows, with their row numbers in the sheet. Each
-    other sheet with rows yields one RecordError."""
+    """Yields the rows of the first sheet that is not empty, with their row numbers in the sheet.
+    Any other sheet that is not empty is left out, and yields one RecordError instead."""
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
     for title, number, cells in read_workbook_rows(path, stream):

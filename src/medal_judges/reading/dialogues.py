@@ -77,9 +77,11 @@ _option = partial(option, panel="Reading")
 class ReadOptions(Config):
     """Options for reading a file of chats. Options that are not set are detected from the content.
 
-    ``columns`` maps fields to columns. ``column``, ``label`` and ``role`` add to it. With
-    ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
-    ConfigError if the format is unknown or the column map is malformed.
+    ``format`` names the kind of file, such as ``csv``. ``columns`` maps fields to columns.
+    ``column``, ``label`` and ``role`` hold texts of the command line (``id=ticket``), which are
+    added to ``columns``. With ``strict`` the first bad row is an error. Without it, bad rows are
+    skipped if the caller gives a ReadingReport that counts them. Raises ConfigError if the format
+    is unknown or the column map is malformed.
     """
 
     format: str | None = _option(
@@ -124,8 +126,8 @@ class ReadOptions(Config):
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """Returns the options that a file of scores stores, so that later commands read its chats
-        in the same way."""
+        """Returns the format, the columns and the roles as a JSON object, which is stored in a file
+        of scores. Later commands read the scored chats with the same options."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -194,10 +196,10 @@ class ReadingReport:
     was left out of dialogues or changed: parts of messages that are not text of the user or the
     assistant, and ids that were missing or repeated.
 
-    ``messages`` holds the first problems. All problems are written to ``problem_file``, as JSON
-    lines with file, line (row of a table) and problem. With ``strict`` the first bad row is an
-    error. ``copied`` names columns that are copied to the scores, so they are not reported as
-    unread.
+    ``messages`` holds the first problems. ``problem_file`` is a JSONL file to which every problem
+    is written, with the name of the file and the number of the line or row. ``notes`` are remarks
+    on the whole file that the user should check. With ``strict`` the first bad row is an error.
+    ``copied`` names columns that are copied to the scores. The notes do not list these as unread.
     """
 
     problem_file: Path | None = None
@@ -287,15 +289,17 @@ def read_dialogues(
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of ``source``: a file, standard input (``-``), a data set on the Hub
-    (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms.
+    (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms that a
+    chat may have.
 
-    The format is detected from the content unless ``format`` (``csv``, ``jsonl``) names it.
-    ``columns`` maps fields to columns with unusual names: ``{"id": "ticket", "role": "who"}``. A
-    missing id is made from the content, and a repeated id gets a number (``id#2``). Labels are
-    ignored.
+    ``format`` (``csv``, ``jsonl``) names the kind of file. By default it is detected from the
+    content. ``columns`` maps fields to columns with unusual names: ``{"id": "ticket", "role":
+    "who"}``. A missing id is made from the content, and a repeated id gets a number (``id#2``).
+    Labels are ignored.
 
     Raises DataError with file, line and field if a row is bad. With ``reading``, bad rows are
-    counted there and skipped instead. Raises ConfigError if the file lacks a column of ``columns``.
+    skipped instead, and ``reading`` counts them. Raises ConfigError if the file lacks a column that
+    ``columns`` names.
 
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
@@ -310,13 +314,13 @@ def read_dialogues(
 
 
 def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue:
-    """Returns the dialogue in ``record``, in any form that a row of a file may have: ``messages``
-    as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
-    response, and more.
+    """Returns the dialogue in ``record``. The record has any form that a row of a file may have:
+    ``messages`` as in OpenAI's or Anthropic's API, a list of such messages, a prompt with its
+    response, an object as ``Dialogue.to_record`` returns it, and more.
 
-    A missing id is made from the content. ``changes``, a counter, is updated with the parts that
-    are not text of the user or the assistant, such as thoughts. Raises RecordError that names the
-    field if the record cannot be read.
+    A missing id is made from the content. ``changes`` is a counter, to which the parts that are not
+    text of the user or the assistant (such as thoughts) are added. Raises RecordError that names
+    the field if the record cannot be read.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
@@ -363,8 +367,8 @@ def stream_labelled(
 
 @dataclass
 class _Reader:
-    """Reads one source, once. A row goes through these steps: container, form, fields of the line
-    format, dialogue."""
+    """Reads one source, once. It finds the form of each row, converts the row to the fields of our
+    JSONL format, and makes a dialogue of these."""
 
     source: Source
     options: ReadOptions
@@ -489,8 +493,8 @@ class _Reader:
             yield number, chat, "turns"
 
     def _skip(self, number: int, error: RecordError) -> None:
-        """Counts a bad row in the report. Raises DataError or ``error`` instead if reading is
-        strict."""
+        """Counts a bad row in the report. If reading is strict, raises an error instead: DataError
+        for a file, ``error`` itself for a list of records."""
         if self.report.strict and not self.is_file:
             raise error
         hint = f"Read as {CONTAINERS[self.container]}"
@@ -503,8 +507,9 @@ class _Reader:
         self.report.add(problem)
 
     def _read_chat(self, record: Record, form: str) -> LabelledDialogue:
-        """Returns the labelled dialogue of the chat ``record`` in the given form, with an id that
-        no earlier chat has. Collects its unread fields and counts it."""
+        """Returns the labelled dialogue of the chat ``record``, which has the given ``form``. The
+        dialogue's id is one that no earlier chat has. Adds the chat to the count in the report, and
+        fields that were not read to ``unread``."""
         columns = self.columns
         if form == "turns" and columns.fields:  # the chat has our own names already
             fields = {
@@ -544,8 +549,9 @@ class _Reader:
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     def _parse_line(self, line: Fields) -> LabelledDialogue:
-        """Returns the labelled dialogue of ``line``, the fields of the line format with
-        ``messages`` or turns. A missing id is made from the content."""
+        """Returns the labelled dialogue that ``line`` describes. ``line`` has the fields of our
+        JSONL format. The chat is in ``messages``, or as turns in ``dialogue`` or ``turns``. A
+        missing id is made from the content."""
         id = line.get("id")
         if not str(id or "").strip():
             self.report.changes[_MADE] += 1

@@ -1,5 +1,8 @@
-"""The forms of a row. ``@reader`` registers a function from a Row to the fields of the line format,
-with ``messages`` in place of ``dialogue`` unless the row has turns already:
+"""The forms that a row of a file may have, each with its reader.
+
+A reader is a function that takes a Row and returns the fields of a line in our JSONL format. The
+chat is in ``messages``, or in ``dialogue`` if the row has turns already. ``@reader`` registers the
+function:
 
     @reader("pairs", "pairs of texts", fits=lambda record, columns: "pairs" in record)
     def read_pairs(row: Row) -> Fields:
@@ -90,8 +93,9 @@ class Row:
             line[name] = value
 
     def line(self, messages: list[Message]) -> Fields:
-        """Returns the row in the line format, with ``messages`` as its chat. Columns that no reader
-        used become ``meta``."""
+        """Returns the row as the fields of a line in our JSONL format, with ``messages`` as its
+        chat. Columns that no reader used become ``meta``. Call it last and once, because it takes
+        fields from the row."""
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
@@ -121,7 +125,7 @@ class Row:
 
 class Reader(NamedTuple):
     """How to read one form of rows. ``title`` names the form in errors. ``fits`` tells whether a
-    record has the form. ``read`` returns the fields of the line format."""
+    record has the form. ``read`` converts a row to the fields of a line in our JSONL format."""
 
     title: str
     fits: Callable[[Record, ColumnMap], bool]
@@ -145,8 +149,10 @@ def reader(
 
 
 def form_of(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the name of the form of ``record``, a key of READERS. It is the form that ``columns``
-    imply, or the first form that fits. Returns None if no form fits."""
+    """Returns the name of the form of ``record``, a key of READERS. If the user named no column for
+    ``messages``, the named columns decide first: ``role`` and ``content`` mean one turn a row,
+    ``prompt`` and ``response`` a question with its answer. Otherwise it is the first form that
+    fits. Returns None if no form fits."""
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -176,8 +182,8 @@ def is_line(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_line)
 def read_line(row: Row) -> Fields:
-    """Returns the fields of ``row``, which is in the line format. Fields in the column map come
-    from their columns."""
+    """Returns the fields of ``row``, which is a line in our JSONL format. If the user named a
+    column for a field, the field comes from this column."""
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
@@ -221,8 +227,8 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns ``row``, whose chat is a list of messages or a transcript, in the line format. If the
-    last message is the user's, an answer in a separate column is appended."""
+    """Returns the fields of ``row``, whose chat is a list of messages or a transcript. If the last
+    message is the user's, an answer in a separate column is appended."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)
@@ -284,8 +290,8 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 @reader("turns", "one turn a row", is_turn)
 def weighted_turns(row: Row) -> Fields:
-    """Returns ``row``, a chat that ``merge_turns`` put together from its turns, in the line
-    format."""
+    """Returns the fields of ``row``, a chat that ``merge_turns`` put together from rows of one turn
+    each."""
     return row.line(row.take("messages"))
 
 
@@ -295,8 +301,8 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
-    """Returns ``row``, a question with its answer, in the line format. An answer without text
-    becomes an empty turn."""
+    """Returns the fields of ``row``, whose chat is a question with its answer. An answer without
+    text becomes an empty turn."""
     question = _take_messages(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
         question += _take_messages(row, "input", "user")
@@ -306,8 +312,8 @@ def read_exchange(row: Row) -> Fields:
 
 def _take_messages(row: Row, field: str, role: str) -> list[Message]:
     """Returns the messages in ``field`` of ``row``. The field holds a text, a list of messages, or
-    the parts of one message. ``role`` is the role of a text. A text is read as JSON only if it is a
-    list of objects."""
+    the parts of one message. A text, or parts without a role, become one message with ``role``. A
+    text is read as JSON only if it is a list of objects."""
     value = as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         refuse_python_list(value, field)

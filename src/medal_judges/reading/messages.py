@@ -103,8 +103,8 @@ def read_messages(
 
 
 class _Chat:
-    """Collects the content of a chat's messages: turns (role and texts), system prompts, names of
-    the assistant, and counts of parts that are not text."""
+    """The content of a chat's messages, collected one by one: turns (role and texts), system
+    prompts, names of the assistant, and counts of parts that are not text."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[Role, list[str]]] = []
@@ -136,8 +136,9 @@ class _Chat:
             self._add_turn("assistant", texts)
 
     def update_fields(self, models: dict[str, Any], context: dict[str, Any]) -> None:
-        """Adds the assistant's name to ``models`` if it has none, and the system prompts to
-        ``context``, after a prompt that is there already."""
+        """Adds what the messages say to the fields of a Dialogue. ``models`` gets the assistant's
+        name, unless it has one. ``context`` gets the system prompts, which are appended to a prompt
+        in it."""
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
         if self.prompts:

@@ -90,9 +90,10 @@ def to_snake_case(key: str) -> str:
 
 
 def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
-    """Returns the role of the speaker ``word``, by the user's ``roles`` or by ROLE_WORDS.
+    """Returns the role of the speaker who is called ``word`` in the file. The user's map ``roles``
+    decides before ROLE_WORDS. ``*`` in ``roles`` stands for any other speaker.
 
-    Raises RecordError that names ``field`` if neither has the word.
+    Raises RecordError that names ``field`` if the speaker is unknown.
     """
     name = str(as_text(word)).strip()
     lower = name.lower()

@@ -1,7 +1,7 @@
-"""Converts rows of MEDAL's released code to the line format.
+"""Converts rows of MEDAL's released code to our JSONL format.
 
-A released row has no ``id``. These fields differ from the line format: ``models`` (one name for
-each turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, with its
+A released row has no ``id``. These fields differ from our format: ``models`` (one name for each
+turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, with its
 language), ``source`` (the id of that request, which ends in the number of the context), and the
 labels, which are the JSON of the evaluation prompt (Table 11).
 """
@@ -48,12 +48,13 @@ def is_released(record: Record) -> bool:
 
 
 def convert_released(record: Record) -> Fields:
-    """Converts ``record``, a row of MEDAL's released data, to the line format. Adds the fields
-    ``form`` and ``labels_by``.
+    """Converts ``record``, a row of MEDAL's released data, to the fields of our JSONL format. Two
+    fields say where the row is from: ``form`` (``medal-released``) and ``labels_by`` (``gpt-4.1``,
+    if the labels are its answer).
 
-    Rows of the same context get the same group and split, in all languages. The id joins the id of
-    the request and the name of the chatbot, a pair that is unique in the release. Raises
-    RecordError that names the field if a role has two models or the labels are not JSON.
+    Rows of the same context get the same group and split, in all languages. The id is made of the
+    request's id and the chatbot's name, a pair that is unique in the release. Raises RecordError
+    that names the field if a role has two models or the labels are not JSON.
     """
     request = record.get("source")
     models = _models_by_role(record.get("models"), record.get("dialogue"))
@@ -117,11 +118,12 @@ def _split_scene(scene: object) -> dict[str, str]:
 
 
 def _label_fields(labels: object) -> Fields:
-    """Returns the label fields of the line format.
+    """Returns ``labels`` as fields of our JSONL format (``labels``, ``scales``, ``comments``).
 
-    ``labels`` are in the line format already, or they are GPT-4.1's answer to MEDAL's evaluation
-    prompt (Table 11): a JSON object, as an object or a text. In an answer a label is a number
-    (``"unsafe": 1``) or an object with a comment. Raises RecordError if a text is not JSON.
+    ``labels`` are lists by dimension, which stay unchanged, or GPT-4.1's answer to MEDAL's
+    evaluation prompt (Table 11). The answer is a JSON object, or a text that holds one. A label in
+    it is a number (``"unsafe": 1``) or an object with a comment. Raises RecordError if a text is
+    not JSON.
     """
     answer = parse_if_json(labels, "labels")
     if not answer:

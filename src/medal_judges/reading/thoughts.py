@@ -50,8 +50,8 @@ def without_thoughts(answer: str) -> tuple[str, int]:
 
 
 def thoughts_on_one_line(transcript: str) -> str:
-    """Returns ``transcript`` with the line breaks in each closed thought replaced by spaces. So no
-    line of a thought is taken for the line of a speaker."""
+    """Returns ``transcript`` with the line breaks in each closed thought replaced by spaces.
+    Without this, a line in a thought could be taken for a message (``User: ...``)."""
 
     def on_one_line(thought: re.Match[str]) -> str:
         if thought["end"]:

@@ -46,19 +46,20 @@ def begins_with_role(text: str) -> bool:
 
 
 def may_begin_transcript(line: str) -> bool:
-    """Returns whether ``line`` has a speaker, known or unknown, or is a rule such as ``---``."""
+    """Returns whether ``line`` begins with the name of a speaker and a colon, or is a separator
+    such as ``---``. The speaker need not be known."""
     return _split_speaker(line) is not None or _RULE.match(line) is not None
 
 
 def split_transcript(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields (line number, record) for each chat in ``text``. The number is of the chat's first
-    line, and the record has the chat's text as ``messages``.
+    """Yields (line number, record) for each chat in ``text``. The line number is the number of the
+    chat's first line. The record holds the chat's text under ``messages``.
 
-    A rule such as ``---`` or ``=== Chat 2 ===`` separates two chats if the next line begins with a
-    speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between rule and speaker.
-    Any other rule is part of a turn.
+    A separator such as ``---`` or ``=== Chat 2 ===`` divides two chats if the next line begins with
+    a speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may stand between the two
+    lines. Any other line such as ``---`` is part of a turn.
     """
     speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
@@ -87,7 +88,8 @@ def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
 
     A line begins a new message if it begins with a speaker in ROLE_WORDS or ``roles``. Any other
     line (``Note: ...`` in an answer) continues the message before. Raises RecordError if the user
-    or the assistant has no message, and ConfigError if ``roles`` has the name ``*``.
+    or the assistant has no message. Raises ConfigError if ``roles`` has ``*`` (any other speaker),
+    because any line may have a colon.
     """
     if OTHERS in roles:
         problem = (

@@ -16,8 +16,9 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column of ``record``, a row that is one turn, with the id of the turn's
-    conversation. ``columns`` may name it as the column of ``id``."""
+    """Returns the column that holds the id of the conversation. ``record`` is a row that holds one
+    turn of it. A column that ``columns`` names for ``id`` comes first. Returns an empty text if
+    there is no column."""
     return columns.fields.get("id") or columns.column(record, "conversation")
 
 
@@ -27,9 +28,9 @@ def merge_turns(
     """Merges ``rows``, the turns of the chat ``chat_id``, into one record.
 
     Returns two mappings. The first is the chat: its messages in order, the time of the first turn,
-    and every column with the same value in all rows. The second maps each dropped column, in which
-    rows differ, to all its values. ``counts`` counts chats with times that cannot be read. Raises
-    RecordError if a speaker is unknown.
+    and every column that has one value in all rows. The second has the columns that were left out
+    because their values differ, each with the list of its values. ``counts`` is a counter, to which
+    1 is added if the turns' times cannot be read. Raises RecordError if a speaker is unknown.
     """
     turns: list[Fields] = []
     used: set[str] = set()

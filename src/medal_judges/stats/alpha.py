@@ -16,7 +16,8 @@ def alpha_statistic(answers: Floats, measurement: Measurement) -> Statistic:
     """Returns a function of row weights (0 or 1) that computes Krippendorff's alpha of ``answers``.
 
     ``answers``: shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of
-    measurement. Alpha is NaN if all answers are equal or if no row has two answers.
+    measurement, ``nominal``, ``ordinal`` or ``interval``. Alpha is NaN if all answers are equal or
+    if no row has two answers.
     """
     levels = np.unique(answers[np.isfinite(answers)])
     counts = (answers[:, :, None] == levels).sum(axis=1)
@@ -47,11 +48,14 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval_reason(answers: Floats, measurement: str) -> str | None:
-    """Returns why alpha of ``answers`` has no interval, or None if it can have one. ``answers``:
-    shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of measurement.
+    """Returns why alpha of ``answers`` has no interval, or None if it can have one.
 
-    A nominal alpha has no interval if no row has the rarest answer twice. It is then a little below
-    0 whichever row is left out. In simulations such an interval never contains the true value.
+    ``answers``: shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of
+    measurement, ``nominal``, ``ordinal`` or ``interval``.
+
+    A nominal alpha has no interval if no row has the rarest answer twice. Alpha is then a little
+    below 0, whichever row is left out. In simulations, an interval for it never contains the true
+    value.
     """
     if measurement != "nominal":
         return None

@@ -1,7 +1,8 @@
 """Correlation of a judge with people, over all rows and within chatbots.
 
-Each figure is a function of a matrix of row weights, which computes the figure of many selections
-of rows at once. Values that are closer than their tolerance are equal (equal.py).
+Each correlation is a function of row weights, shape (samples, rows). One call computes the
+correlation in every weighted sample of the rows. Values that differ by at most their tolerance
+count as equal (equal.py).
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ def correlation_statistic(
     """Returns a function of row weights that computes at least the correlations ``names``.
 
     ``human``: people's mean ratings. ``score``: the judge's scores. ``chatbots``: the name of each
-    row's chatbot. All have shape (rows,).
+    row's chatbot. All have shape (rows,). ``names``: some of CORRELATIONS.
 
     ``within_system`` is Spearman's correlation within each chatbot, averaged over chatbots by their
-    number of rows. A chatbot counts if it has at least 5 rows and neither side is constant on them.
-    ``kendall`` and ``pairwise`` are computed by ``pairs_statistic``.
+    number of rows. A chatbot counts if it has at least 5 rows and neither its ratings nor its
+    scores are all equal. ``kendall`` and ``pairwise`` are computed by ``pairs_statistic``.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -91,12 +92,12 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean of Spearman's correlation over ``parts``, shape (samples,), weighted by
-    rows.
+    """Returns the mean over ``parts`` of Spearman's correlation in each weighted sample, shape
+    (samples,). Each part counts by the total weight of its rows.
 
-    A part is a tuple: the indices of some rows, and their values on each of the two sides. In a
-    sample, a part counts if at least ``minimum`` of its rows have a weight above 0 and neither side
-    is constant on them. ``weights``: shape (samples, rows).
+    Each of ``parts`` is a tuple of the indices of some rows and two sets of values on these rows,
+    which are correlated. ``weights``: shape (samples, rows). In a sample, a part counts if at least
+    ``minimum`` of its rows have a weight above 0 and neither set of values is constant.
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -112,7 +113,7 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Returns Pearson's correlation of ``x`` and ``y`` in each weighted sample, shape (samples,).
 
     ``x`` and ``y``: shape (rows,) or (samples, rows). ``weights``: shape (samples, rows). The
-    correlation is NaN if one side is constant or fewer than 3 rows have a weight above 0.
+    correlation is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
     """
     total = weights.sum(axis=1, keepdims=True)
     size = np.where(total > 0, total, 1.0)
@@ -130,13 +131,14 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:
     """Returns a function of row weights that computes ``kendall`` and ``pairwise`` over pairs of
-    rows. A row is not paired with itself or with its copies.
+    rows. A row with a weight of 2 counts as two copies of the row, which are not paired with each
+    other.
 
     ``human``: people's mean ratings. ``score``: the judge's scores. Both have shape (rows,).
 
-    ``kendall`` is tau-b. ``pairwise`` is the share of all pairs that both sides order alike or both
-    tie. For it, two scores tie if they are at most ``tie_distance`` apart (Deutsch, Foster and
-    Freitag 2023).
+    ``kendall`` is tau-b. ``pairwise`` is the share of pairs that the judge gets right: it orders
+    the two rows as people do, or ties them if people tie them. Here the judge ties two rows if
+    their scores are at most ``tie_distance`` apart (Deutsch, Foster and Freitag 2023).
     """
     tie = tie_distance(human, score)
 
@@ -193,9 +195,12 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def tie_distance(human: Values, score: Values) -> float:
-    """Returns the distance up to which two values of ``score`` count as a tie. With this distance,
-    as many pairs of rows as possible are ordered or tied as in ``human``. If there are more than
-    2,000 rows, a random sample of them is used."""
+    """Returns the largest distance between two scores that counts as a tie.
+
+    It is chosen so that the judge gets as many pairs of rows right as possible: scores that are
+    further apart are ordered as in ``human``, and scores that tie have a tie in ``human``. If there
+    are more than 2,000 rows, a random sample of them is used.
+    """
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
     people = signs(human.numbers[first] - human.numbers[second], human.tolerance)

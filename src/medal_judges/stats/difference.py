@@ -1,9 +1,10 @@
-"""A difference: its interval and its p-value come from one distribution, so they never contradict.
+"""A difference with its interval and p-value. Both come from one distribution, so they never
+contradict each other.
 
-Both are corrected alike for the number of comparisons. Holm's correction (1979) raises a p-value by
-a factor; the interval becomes as wide as its level, 5% divided by that factor, needs. An interval
-then excludes 0 exactly if the p-value beside it is below 0.05. Each interval holds at least as
-often as a 95% one.
+Both are corrected for the number of comparisons by Holm's correction (1979). It multiplies a
+p-value by a factor, and the interval is widened to a level of 1 - 5% / factor. So an interval
+excludes 0 exactly if its p-value is below 0.05. Each interval covers the true difference at least
+as often as a 95% interval would.
 """
 
 from __future__ import annotations
@@ -40,13 +41,18 @@ POWER = 0.8
 class Difference:
     """One statistic minus another, such as the means of two systems.
 
-    ``error``: the standard error. ``reference``: the distribution of the value in standard errors.
-    If it is None, there is no interval and ``reason`` says why. ``tolerance``: the largest
-    difference that counts as 0. It widens the interval on both sides, and the p-value is of the
-    part beyond it. ``span``: the lowest and highest possible difference. ``equal``: whether all
-    scores of both sides are equal, so that the p-value is 1. ``comparisons``: the factor by which
-    the correction raises the p-value. ``beside``: the same difference with the interval for other
-    chatbots (for these chatbots, if this interval is for others).
+    ``error``: the standard error of ``value``. ``reference``: the Student's t distribution that
+    ``value`` divided by ``error`` follows if there is no true difference. If it is None, there is
+    no interval and ``reason`` says why. ``span``: the lowest and highest possible difference.
+
+    ``tolerance``: the largest difference that counts as 0. It is added to both ends of the
+    interval, and subtracted from the difference before the p-value is computed. ``equal``: whether
+    both sides are equal in all data, so that the p-value is 1. ``comparisons``: the factor by which
+    Holm's correction raises the p-value.
+
+    ``beside``: the same difference with a second interval, which holds for other chatbots like
+    these. The first interval then holds for exactly these chatbots. None if there is only one
+    interval.
     """
 
     value: float | None
@@ -61,8 +67,8 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """Returns the two-sided p-value, corrected for ``comparisons``, of a true difference of 0.
-        None without an interval."""
+        """Returns the two-sided p-value for a true difference of 0, raised by the factor
+        ``comparisons``. It is None if there is no interval, unless ``equal``."""
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -77,8 +83,8 @@ class Difference:
 
     @property
     def half_width(self) -> float | None:
-        """Returns half the width of the interval, corrected for ``comparisons``. None without an
-        interval."""
+        """Returns half the width of the interval, which is widened for ``comparisons``. None if
+        there is no interval."""
         if self.reference is None:
             return None
         critical = self.reference.critical_value(LEVEL / self.comparisons)
@@ -88,8 +94,8 @@ class Difference:
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Returns the smallest true difference that these rows would show with a power of 0.8. None
-        without an interval."""
+        """Returns the smallest true difference that a test on these rows would find with a power of
+        0.8. None if there is no interval."""
         if self.half_width is None or self.reference is None:
             return None
         return self.half_width + self.error * self.reference.critical_value(
@@ -121,15 +127,15 @@ class Difference:
         return replace(self, value=value, span=span, beside=beside)
 
     def correct_for(self, comparisons: float) -> Difference:
-        """Returns a copy that is corrected for ``comparisons``, the factor by which the p-value
-        rises."""
+        """Returns a copy with another factor ``comparisons``, by which the p-value is raised and
+        the interval widened."""
         beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. None is not
-    a test: its factor is 1, and it does not count."""
+    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. An entry of
+    None does not count as a test, and its factor is 1."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
@@ -142,8 +148,8 @@ def holm_factors(p_values: Sequence[float | None]) -> list[float]:
 
 
 def holm_p_values(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns ``p_values`` after Holm's correction. None is not a test: it stays None and does not
-    count."""
+    """Returns ``p_values`` after Holm's correction. An entry of None does not count as a test and
+    stays None."""
     corrected: list[float | None] = []
     for p, factor in zip(p_values, holm_factors(p_values), strict=True):
         if p is not None:
@@ -153,7 +159,8 @@ def holm_p_values(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns ``differences`` after Holm's correction over all of them that have a p-value."""
+    """Returns ``differences`` after Holm's correction. Differences without a p-value do not count
+    as tests."""
     factors = holm_factors([difference.p_value for difference in differences])
     pairs = zip(differences, factors, strict=True)
     return [difference.correct_for(factor) for difference, factor in pairs]
@@ -169,10 +176,12 @@ def paired_difference(
     on the same rows.
 
     ``first`` and ``second``: functions of row weights that compute the metric, a correlation or a
-    share. ``clusters``: what the jackknife leaves out. The difference has no value if the metric of
-    one judge is undefined. Without an interval, ``reason`` says why. If the two metrics are equal
-    on all rows and without each cluster, the p-value is 1. ``beside`` is the difference with the
-    interval of ``clusters.beside``.
+    share. ``clusters``: the groups of rows that the jackknife leaves out. If ``clusters.beside`` is
+    given, the result's ``beside`` has the interval for those clusters.
+
+    If the metric of one judge is undefined, the difference has a ``reason`` instead of a value. If
+    there is no interval, ``reason`` says why. If both metrics are always equal, whichever cluster
+    is left out, the p-value is 1.
     """
     beside = None
     if clusters.beside is not None:
@@ -210,12 +219,12 @@ def correlation_difference(
     clusters: Clusters,
     metric: str = "spearman",
 ) -> Difference:
-    """Returns how much the ``first`` judge correlates with people minus how much the ``second``
-    judge does.
+    """Returns the correlation of the ``first`` judge with people minus the correlation of the
+    ``second`` judge with people.
 
     ``human``: people's mean ratings. ``first`` and ``second``: the judges' scores. All have shape
-    (rows,). ``clusters``: what the jackknife leaves out. ``metric``: ``spearman``, ``pearson``,
-    ``kendall`` or ``pairwise``.
+    (rows,). ``clusters``: the groups of rows that the jackknife leaves out. ``metric``:
+    ``spearman``, ``pearson``, ``kendall`` or ``pairwise``.
     """
     for score in (first, second):
         if reason := undefined_reason(human, score):
@@ -229,7 +238,8 @@ def mcnemar_p_value(first_only: int, second_only: int) -> float | None:
     """Returns the two-sided p-value of McNemar's exact test that two judges are right equally often
     (MEDAL, Figure 5). None if both counts are 0.
 
-    ``first_only`` and ``second_only``: the number of rows on which only that judge is right.
+    ``first_only``: the number of rows on which the first judge is right and the second is wrong.
+    ``second_only``: the number of rows on which only the second is right.
     """
     from scipy.stats import binomtest
 

@@ -1,9 +1,9 @@
-"""Equal is equal: no rank, sign, tie or test counts a difference that a batch can make.
+"""Equality of scores within a tolerance, so that the size of a batch changes no rank, sign, tie or
+test.
 
 Scores that should be the same differ by up to 5e-7 of the scale if they were computed in batches of
-other sizes. Rounding to a grid does not mend that, because two such scores can lie on either side
-of a cell's edge. So each value ties with all values up to a distance away, the ``tolerance``: a
-rank, a sign or a tie changes only if two values differ by just that much.
+different sizes. Rounding to a grid does not help, because two such scores can lie on either side of
+a cell's edge. So each value is tied with all values within a distance, the ``tolerance``.
 """
 
 from __future__ import annotations

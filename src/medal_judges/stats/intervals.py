@@ -1,13 +1,14 @@
 """95% intervals and p-values that are valid for few chatbots: the jackknife over whole clusters.
 
-An interval is for *these* chatbots in new conversations, or for *other* chatbots like these. For
-these, each conversation is left out in turn, and its distance from the others of its chatbot counts
-(contexts that several chatbots met are left out whole); for others, each chatbot is left out.
-Student's t is applied to the spread of the figures, on a scale without ends (Fisher's z, logit;
-MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a guide to empirical practice", the
-estimator CV3). If chatbots are not named, or there is only one, conversations are the sample.
+An interval holds for *these* chatbots in new conversations, or for *other* chatbots like these. For
+these, each conversation is left out in turn, and is compared with the other conversations of its
+chatbot. A context that several chatbots met is left out as a whole. For others, each chatbot is
+left out in turn. If chatbots are not named, or there is only one, each conversation is left out.
 
-docs/results/intervals.md has the measured coverage (benchmarks/interval_coverage.py).
+Student's t is applied to the spread of the values, on a scale without ends (Fisher's z or the
+logit). This is the estimator CV3 of MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a
+guide to empirical practice". docs/results/intervals.md has the measured coverage
+(benchmarks/interval_coverage.py).
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Estimate:
     """A value with its 95% interval, and the p-value of a true value of 0.
 
     ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same
-    value with the interval for other chatbots (for these chatbots, if this interval is for others).
+    value with a second interval, which holds for other chatbots like these. The first interval then
+    holds for exactly these chatbots. None if there is only one interval.
     """
 
     value: float | None
@@ -124,10 +126,10 @@ class Clusters:
     """Groups of rows that the jackknife leaves out. ``unit``: the kind of group. ``names``: the
     name of each row's cluster.
 
-    ``crossed``: the conversation or context of each row, if some of them occur with several
-    chatbots. Their part of the variance is added. ``strata``: the chatbot of each row, if the
-    interval is for these chatbots. ``beside``: the clusters of the second interval, which is for
-    other chatbots.
+    ``strata``: the chatbot of each row, if conversations are compared within chatbots. ``crossed``:
+    the context of each row, if clusters are chatbots and several chatbots met the same context. The
+    variance between contexts is then added. ``beside``: the clusters of a second interval, which
+    holds for other chatbots.
     """
 
     unit: Literal["chatbot", "conversation", "context"]
@@ -186,11 +188,14 @@ def estimate_metrics(
 ) -> dict[str, Estimate]:
     """Returns the metrics of ``statistic`` with 95% intervals. Correlations also have p-values.
 
-    ``statistic``: a function of row weights that computes metrics. ``clusters``: what the jackknife
-    leaves out. ``names``: the metrics to return (default: all). ``scale``: a function that returns
-    the transformation of a metric. A metric without a value gets ``reason``. A metric has a value
-    but no interval for fewer than 10 rows or 3 clusters, if it is undefined without one of the
-    clusters, or at the end of its range.
+    ``statistic``: a function of row weights that computes metrics. ``clusters``: the groups of rows
+    that the jackknife leaves out. ``reason``: why a metric has no value, if it has none. ``names``:
+    the metrics to return (default: all). ``scale``: a function that returns the transformation of a
+    metric.
+
+    There is no interval if there are fewer than 10 rows or 3 clusters. There is none if leaving out
+    some cluster makes the metric undefined. There is none if the value is at an end of its range,
+    such as a correlation of 1.
     """
     estimates = estimates_without_intervals(
         statistic,
@@ -223,9 +228,11 @@ def estimates_without_intervals(
     reason: str,
     names: Iterable[str] = (),
 ) -> dict[str, Estimate]:
-    """Returns the metrics that ``statistic`` computes on all rows, without intervals. ``rows``: the
-    number of rows. ``names``: the metrics to return (default: all). A metric without a value gets
-    ``reason``."""
+    """Returns the metrics that ``statistic`` computes on all rows, without intervals.
+
+    ``rows``: the number of rows. ``reason``: why a metric has no value, if it has none. ``names``:
+    the metrics to return (default: all).
+    """
     values = statistic(np.ones((1, rows)))
     return {
         name: estimate_or_reason(float(values[name][0]), reason)
@@ -277,8 +284,8 @@ class Student:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard error (``error``) of a value, and the degrees of freedom of its Student's t. If
-    they are unknown, ``reason`` says why."""
+    """The standard error of a value (``error``), and the degrees of freedom of the Student's t that
+    its interval uses (``degrees``). If they are unknown, ``reason`` says why."""
 
     error: float
     degrees: float
@@ -290,7 +297,8 @@ class Spread:
         return self.error * Student(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value at ``distance`` from the tested value."""
+        """Returns the two-sided p-value of a value that is ``distance`` away from the tested value.
+        ``distance`` is in the unit of ``error``."""
         return Student(self.degrees).p_value(abs(distance) / self.error)
 
 
@@ -299,9 +307,9 @@ def jackknife_variance(
 ) -> Floats:
     """Returns the jackknife variance of one or several values, shape (...).
 
-    ``left``: the values without each cluster, shape (..., clusters). ``figures``: the values over
-    all rows, shape (...). ``strata``: the index of each cluster's stratum, shape (clusters,). With
-    strata, only the differences between clusters of one stratum count.
+    ``left``: the values computed without each cluster in turn, shape (..., clusters). ``figures``:
+    the values over all rows, shape (...). ``strata``: the index of each cluster's stratum, shape
+    (clusters,). With strata, clusters are compared only with clusters of the same stratum.
     """
     count = left.shape[-1]
     if strata is None:
@@ -316,8 +324,8 @@ def jackknife_variance(
 
 
 def _deviations(left: Floats, strata: Strata | None) -> Floats:
-    """Returns how far each value of ``left`` is from the mean of its stratum, in the shape of
-    ``left``. Without ``strata``, it is the mean of all clusters."""
+    """Returns each value of ``left`` minus the mean of its stratum, in the shape of ``left``.
+    Without ``strata``, the mean of all clusters is subtracted."""
     if strata is None:
         centred: Floats = left - left.mean(axis=-1, keepdims=True)
         return centred
@@ -329,12 +337,12 @@ def _deviations(left: Floats, strata: Strata | None) -> Floats:
 def degrees_of_freedom(
     left: Floats, evenness: float, strata: Strata | None = None
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, shape (...). They are fewer if few clusters
-    carry most of the variance, and between (clusters - strata) / 3 and clusters - strata.
+    """Returns the degrees of freedom of Student's t, shape (...). They are between (clusters -
+    strata) / 3 and clusters - strata. They are fewer if few clusters carry most of the variance.
 
-    ``left``: the values without each cluster, shape (..., clusters). ``evenness``: FIGURE for a
-    single value, DIFFERENCE for the difference of two. ``strata``: the index of each cluster's
-    stratum.
+    ``left``: the values computed without each cluster in turn, shape (..., clusters). ``evenness``:
+    the factor FIGURE for a single value, or DIFFERENCE for the difference of two. ``strata``: the
+    index of each cluster's stratum, shape (clusters,).
     """
     stratum_count = 1
     if strata is not None:
@@ -350,10 +358,10 @@ def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
     """Returns the degrees of freedom of Student's t, shape (...), between ``lowest`` and
-    ``highest``.
+    ``highest``. They are fewer if few clusters carry most of the variance.
 
-    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness``: FIGURE for
-    a single value, DIFFERENCE for the difference of two.
+    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness``: the factor
+    FIGURE for a single value, or DIFFERENCE for the difference of two.
     """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
@@ -366,8 +374,11 @@ def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
     """Returns the standard error and degrees of freedom of each metric of ``statistic``, computed
-    by leaving out each of ``clusters`` in turn. ``evenness``: FIGURE for a single metric,
-    DIFFERENCE for the difference of two."""
+    by leaving out each of ``clusters`` in turn.
+
+    ``statistic``: a function of row weights that computes metrics. ``evenness``: the factor of the
+    degrees of freedom, FIGURE for a single metric and DIFFERENCE for the difference of two.
+    """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _leave_out(statistic, clusters.names, clusters.strata)
     variances = {
@@ -406,10 +417,11 @@ def spread_of(
     """Returns the standard error and degrees of freedom of one value, or the reason why it has
     none.
 
-    ``left``: the value without each cluster, shape (clusters,). ``variance``: its jackknife
-    variance. ``labels``: the name of each cluster. ``unit``: the kind of cluster. ``evenness``:
-    FIGURE for a single value, DIFFERENCE for the difference of two. ``strata``: the index of each
-    cluster's stratum.
+    ``left``: the value computed without each cluster in turn, shape (clusters,). ``variance``: the
+    jackknife variance of the value. ``labels``: the name of each cluster. ``unit``: the kind of
+    cluster. ``evenness``: the factor of the degrees of freedom, FIGURE for a single value and
+    DIFFERENCE for the difference of two. ``strata``: the index of each cluster's stratum, shape
+    (clusters,).
     """
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
@@ -427,10 +439,13 @@ def spread_of(
 def _leave_out(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
-    """Leaves out each of the different ``names`` in turn. Returns these names, the value of each
-    metric without each name, shape (names,), and the index of each name's stratum. More than
-    MAX_PARTS names are left out in random groups. ``names`` and ``chatbots`` have one entry for
-    each row. Without ``chatbots`` there are no strata."""
+    """Computes ``statistic`` without each cluster in turn. If there are more than MAX_PARTS
+    clusters, random groups of them are left out.
+
+    Returns the names of the clusters, the values of each metric without each cluster, shape
+    (clusters,), and the index of each cluster's stratum. ``names``: the cluster of each row.
+    ``chatbots``: the chatbot of each row. Without chatbots there are no strata.
+    """
     # Numbered by name: the order of the rows changes nothing.
     labels, first, member = np.unique(names, return_index=True, return_inverse=True)
     strata = np.zeros(len(labels), dtype=np.intp)
@@ -481,9 +496,9 @@ def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
 def add_interval(
     estimate: Estimate, spread: Spread, scale: Transform, *, tested: bool = False
 ) -> Estimate:
-    """Returns ``estimate`` with the interval that follows from ``spread``, computed under the
-    transformation ``scale``. If ``tested``, it also has the p-value of a true value of 0. An
-    estimate that can have no interval gets a reason."""
+    """Returns ``estimate`` with a 95% interval computed from ``spread`` on the transformed scale
+    ``scale``. If ``tested``, it also has the p-value of a true value of 0. If there can be no
+    interval, the estimate has a reason."""
     value, reason = estimate.value, spread.reason
     if value is None:
         return estimate
@@ -511,8 +526,8 @@ def wilson_interval(successes: float, n: float) -> tuple[float, float]:
 
 
 def wilson_interval_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Returns Wilson's interval of a ``share`` of ``n`` trials. ``quantile``: of the normal or t
-    distribution, such as 1.96 for 95%."""
+    """Returns Wilson's interval of a ``share`` of ``n`` trials. ``quantile``: the two-sided
+    quantile of the normal or t distribution, such as 1.96 for 95%."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = (

@@ -60,12 +60,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """A mean (or another statistic) over all rows, ``value``, and without each cluster, ``left``.
+    """A mean, or the difference of two means, with all that its jackknife interval needs.
 
-    Arrays have shape (clusters,). ``share``: the factor of each cluster's squared deviation in the
-    variance, (n - 1) / n for a sample of n clusters. ``fewest_degrees`` and ``most_degrees``:
-    bounds of the degrees of freedom. ``away``: the mean of each cluster alone, minus ``value``.
-    ``tolerance``: the distance up to which two means count as equal.
+    ``value``: over all rows. ``left``: computed without each cluster in turn. ``away``: the mean of
+    each cluster alone, minus ``value``. ``share``: the factor of each cluster's squared deviation
+    in the variance, (n - 1) / n for a sample of n clusters. These arrays have shape (clusters,).
+    ``fewest_degrees`` and ``most_degrees``: bounds of the degrees of freedom. ``tolerance``: the
+    distance up to which two means count as equal.
     """
 
     value: float
@@ -81,8 +82,8 @@ class Jackknifed:
         return self._combine(second, 1.0, -1.0)
 
     def mix(self, second: Jackknifed, share: float) -> Jackknifed:
-        """Returns ``share`` times this value plus (1 - ``share``) times the value of ``second``,
-        which is over other clusters."""
+        """Returns ``share`` times this value plus (1 - ``share``) times the value of ``second``.
+        The two values are over different clusters."""
         return self._combine(second, share, 1 - share)
 
     def _combine(
@@ -179,17 +180,20 @@ def cluster_indices(
 
 
 def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns the factor of each cluster's squared deviation in the jackknife variance, shape
-    (size,), and the number of clusters that have rows. A cluster without rows has the factor 0.
-    ``member``: the index of each row's cluster. ``size``: the number of indices."""
+    """Returns two values. The first is the factor of each cluster's squared deviation in the
+    jackknife variance, shape (``size``,). It is (n - 1) / n for a sample of n clusters, and 0 for a
+    cluster without rows. The second is n.
+
+    ``member``: the index of each row's cluster. ``size``: the number of indices.
+    """
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count
 
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns for each of ``samples`` its mean over all rows and its mean without each cluster. The
-    clusters are those of all samples."""
+    """Returns for each of ``samples`` the mean over all rows, and the means without each cluster in
+    turn. Clusters with the same name in several samples are the same cluster."""
     members, size = cluster_indices(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -214,8 +218,11 @@ def estimate_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
     """Returns the mean ``figure`` as an Estimate, with its 95% interval cut to ``span`` (lowest,
-    highest). If ``reason`` is given, there is no interval and ``reason`` says why. ``extra``: an
-    additional 95% error that the jackknife does not show, in the unit of the mean."""
+    highest).
+
+    ``reason``: why there is no interval, or None if there is one. ``extra``: half the width of a
+    further 95% interval, for an error that leaving out clusters does not show.
+    """
     spread = _difference_from_zero(figure, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
     return replace(estimate, p_value=None)
@@ -224,10 +231,12 @@ def estimate_from(
 def difference_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Difference:
-    """Returns ``figure``, the difference of two means, as a Difference with an interval. ``span``:
-    the scale of the two means (lowest, highest). If ``reason`` is given, there is no interval and
-    ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not show, in the
-    unit of the means."""
+    """Returns ``figure``, the difference of two means, as a Difference with an interval.
+
+    ``reason``: why there is no interval, or None if there is one. ``span``: the scale of the two
+    means (lowest, highest). ``extra``: half the width of a further 95% interval, for an error that
+    leaving out clusters does not show.
+    """
     difference = _difference_from_zero(figure, reason, extra)
     if span is None:
         return difference
@@ -237,8 +246,9 @@ def difference_from(
 def _difference_from_zero(
     figure: Jackknifed, reason: str | None, extra: float
 ) -> Difference:
-    """Returns ``figure`` as a Difference from 0. If ``reason`` is given, there is no interval and
-    ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not show."""
+    """Returns ``figure`` as a Difference from 0. ``reason``: why there is no interval, or None if
+    there is one. ``extra``: half the width of a further 95% interval, for an error that leaving out
+    clusters does not show."""
     variance = figure.variance
     if not reason and not math.isfinite(variance):
         reason = "no interval: it depends on a single cluster"
@@ -263,9 +273,9 @@ def share_estimate(
     of rows.
 
     The effective number follows from the jackknife variance and is at most ``rows``. At shares of 0
-    and 1, where there is no variance, it is ``clusters``. If ``reason`` is given, there is no
-    interval and ``reason`` says why. ``extra``: an additional 95% error that the jackknife does not
-    show.
+    and 1, where there is no variance, it is ``clusters``. ``reason``: why there is no interval, or
+    None if there is one. ``extra``: half the width of a further 95% interval, for an error that
+    leaving out clusters does not show.
     """
     value = min(1.0, max(0.0, figure.value))
     if reason:
@@ -287,10 +297,13 @@ def share_estimate(
 
 
 def edge_error(samples: Sequence[Sample]) -> float:
-    """Returns the 95% error of shares that are exactly 0 or 1, for which the jackknife shows none.
-    Each is computed as if its sample had one more cluster of 0 and one more of 1 (Agresti and Caffo
-    2000). For several ``samples``, it is the root of the sum of squares. Samples whose scores
-    differ add nothing."""
+    """Returns half the width of a 95% interval for shares that are exactly 0 or 1. The jackknife
+    shows no error there, because all scores of the sample are equal.
+
+    The width is computed as if the sample had one more cluster of 0 and one more of 1 (Agresti and
+    Caffo 2000). For several ``samples``, the result is the root of the sum of squares. A sample
+    whose scores are not all equal adds 0.
+    """
     square = 0.0
     for sample in samples:
         if sample.values.is_constant:
@@ -305,9 +318,12 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, otherwise None.
-    ``units``: the words for a single row and for a cluster of several rows. ``owner``: text after
-    the unit, such as `` of the first``. ``prefix``: the start of the text."""
+    """Returns why ``sample`` has no interval, if it has fewer than 5 clusters. Otherwise returns
+    None.
+
+    ``units``: what the text calls a single row, and a cluster of several rows. ``owner``: whose
+    clusters they are, such as `` of the first``. ``prefix``: the start of the text.
+    """
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None

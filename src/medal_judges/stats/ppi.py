@@ -83,8 +83,9 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
     """Returns the estimated mean of people's labels over all ``rows``, with its 95% interval.
     ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
 
-    With fewer than 5 labelled clusters, the estimate has a reason instead of a value. If labels
-    follow exactly from scores and ``span`` is None, it has a reason instead of an interval.
+    With fewer than 5 labelled clusters, the estimate has a reason instead of a value. If every
+    label is the same linear function of the score and ``span`` is None, it has a value but no
+    interval.
     """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
@@ -127,9 +128,10 @@ def corrected_difference(
 class CorrectedMeans:
     """The corrected mean of each system (``figures``), and the ``slope`` of labels on scores.
 
-    ``hidden``: for each system, the 95% error that may be hidden if its labels follow exactly from
-    its scores, otherwise 0. ``certain``: why there is no interval, if labels follow exactly from
-    scores and their scale is unknown.
+    ``hidden``: for each system, half the width of a 95% interval, if every label of the system is
+    the same linear function of its score. The labelled rows then show no error, but the other rows
+    may have one. Otherwise it is 0. ``certain``: why there is no interval, if labels follow from
+    scores in this way and their scale is unknown.
     """
 
     figures: list[Jackknifed]
@@ -142,9 +144,11 @@ def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
     """Corrects the judge's mean of each of ``systems`` by people's labels. Returns the corrected
-    means, over all rows and without each cluster. All systems share one slope of labels on scores.
-    Each has at least one labelled row. ``span``: the scale of the labels (lowest, highest), or None
-    if it is unknown."""
+    means over all rows, and without each cluster in turn.
+
+    All systems share one slope of labels on scores. Each system has at least one labelled row.
+    ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
+    """
     members, size = cluster_indices([rows.sample for rows in systems])
     sums: list[Floats] = []
     label_centres: list[float] = []
@@ -226,9 +230,12 @@ def _weighted_sums(
 
 
 def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
-    """Returns the least-squares slope of labels on scores within systems, shape (1 + clusters,).
-    ``parts``: the sums of each system, from ``_sums``. The slope is 0 if the judge contradicts
-    people, or if the standard deviation of the scores is below ``tolerance``."""
+    """Returns the least-squares slope of labels on scores within systems: over all rows and without
+    each cluster in turn, shape (1 + clusters,).
+
+    ``parts``: the sums of each system, from ``_weighted_sums``. The slope is 0 if the judge
+    contradicts people, or if the standard deviation of the scores is below ``tolerance``.
+    """
     products, squares, size, weights = np.zeros((4, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]

@@ -1,8 +1,8 @@
 """Pairwise accuracy, with ties: does a judge order systems as people do?
 
-It is the share of pairs of systems that people's means and the judge's means order alike (Kocmi et
-al. 2021). A pair counts as right if both sides tie it, as wrong if only one side does (acc_eq of
-Deutsch, Foster and Freitag 2023).
+It is the share of pairs of systems on which the judge's means agree with people's means (Kocmi et
+al. 2021). A pair counts as right if both order the two systems in the same way, or if both tie
+them. It counts as wrong if only one of them ties (acc_eq of Deutsch, Foster and Freitag 2023).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 def pairwise_accuracy(
     people: Values, judge: Values, systems: npt.NDArray[np.intp]
 ) -> Estimate:
-    """Returns the share of pairs of systems that people's means and the judge's means order alike
-    or both tie. The 95% interval is for other systems like these: each system is left out in turn.
+    """Returns the share of pairs of systems that the judge's means order as people's means do. A
+    pair that both tie counts as right. The 95% interval holds for other systems like these, because
+    each system is left out in turn.
 
     ``people`` and ``judge``: labels and scores, shape (rows,). ``systems``: the index of each row's
     system, from 0. The share is undefined for fewer than 3 systems and has no interval for fewer

@@ -84,12 +84,14 @@ class SystemRows:
 class SystemDifference:
     """The mean of the first system minus the mean of the second.
 
-    ``judge``: by the judge's scores alone. ``corrected``: by scores that people's labels correct,
-    None without labels. ``shared``: the number of contexts of both systems. ``rows``: the number of
-    compared rows of each system. ``left_out``: the number of rows of each system that are not
-    compared, because the other system lacks their contexts. ``wins``, ``ties`` and ``losses``: the
-    number of shared contexts in which the judge's mean of the first system is higher, equal and
-    lower.
+    ``judge``: the difference by the judge's scores alone. ``corrected``: the difference by scores
+    that people's labels correct, None without labels. ``rows``: the number of compared rows of each
+    system. ``left_out``: the number of rows of each system that are not compared, because the other
+    system lacks their contexts.
+
+    ``shared``: the number of contexts that both systems have. ``wins``, ``ties`` and ``losses``:
+    the number of these contexts in which the judge's mean of the first system is higher than, equal
+    to or lower than the mean of the second.
     """
 
     judge: Difference
@@ -168,13 +170,13 @@ _Part = tuple[Sequence[Rows], Sequence[Floats]]
 def _paired_and_unpaired(
     codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]
 ) -> list[_Part]:
-    """Returns the rows to compare in one or two parts: the rows in shared contexts, and the rows in
-    other contexts.
+    """Returns the rows to compare, with their weights, in one or two parts: paired rows in shared
+    contexts, and unpaired rows in other contexts.
 
-    The second part is left out if one system has fewer than 5 other contexts. If fewer than 5
-    contexts are shared, the only part has all rows, unpaired. ``codes``: for each system, the index
-    of each row's context. ``counts``: rows of each system in each context. ``inside``: for each
-    system, whether each row's context is shared.
+    If one system has fewer than 5 other contexts, there is no second part. If fewer than 5 contexts
+    are shared, the only part has all rows, unpaired. ``codes``: for each system, the index of each
+    row's context. ``counts``: the number of rows of each system in each context. ``inside``: for
+    each system, whether each row's context is shared.
     """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_with_equal_weights([np.arange(len(code)) for code in codes])]
@@ -239,10 +241,12 @@ def _corrected_difference(
 
 
 def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """Returns the difference between two systems from ``figures``: the means of both on paired rows
-    and, if there are any, the means of both on unpaired rows. The paired and the unpaired
-    difference are weighted by precision. If one of them does not vary, both are weighted by their
-    number of dialogues."""
+    """Returns the difference between two systems, weighted over paired and unpaired rows.
+
+    ``figures``: the means of both systems on paired rows and, if there are any, their means on
+    unpaired rows. The paired and the unpaired difference are weighted by precision. If one of them
+    does not vary, both are weighted by their number of dialogues.
+    """
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired

@@ -37,8 +37,9 @@ _NOISE = {
 
 
 class PlainConsole(Console):
-    """A console that prints text unchanged. A console of rich would read ``[/b]`` in a file's name
-    as markup and fail. It would also replace ``:x:`` by an emoji and print escape sequences."""
+    """A rich console that prints text unchanged. An ordinary rich console would read ``[/b]`` in a
+    file's name as markup and fail. It would also replace ``:x:`` by an emoji and print escape
+    sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -117,7 +118,7 @@ def rich_table(
 
 
 def _cell_text(cell: object, brief: bool) -> str:
-    """Returns ``cell`` as text for the terminal. ``brief`` leaves out its interval."""
+    """Returns ``cell`` as text for the terminal. If ``brief``, the cell's interval is left out."""
     text, span, _ = cell_parts(cell)
     if not brief:
         text = f"{text} {span}".rstrip()

@@ -62,9 +62,9 @@ class Intervals:
     """A panel with a row for each of ``names``: its estimate and interval, on an axis over
     ``span``.
 
-    ``ceiling``: the human ceiling, drawn as a diamond on each row. ``like``: the judge's agreement
-    with the same annotators as the ceiling ("like for like"), drawn as a ring on its row. None is
-    not drawn.
+    ``ceiling``: the human ceiling, drawn as a diamond on each row. ``like``: for each row, the
+    judge's agreement with the annotators that the ceiling uses. It is drawn as a ring, and can be
+    compared with the ceiling directly. None is not drawn.
     """
 
     title: str
@@ -122,8 +122,9 @@ def span_of(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
 
 
 def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, bytes]:
-    """Writes NAME.png, NAME.pdf and NAME.svg of each figure to ``folder``. Returns the content of
-    the SVG files by the ``id`` of the figure. The same figures give the same bytes."""
+    """Writes NAME.png, NAME.pdf and NAME.svg of each figure to ``folder``. ``figures``: maps each
+    NAME to its figure. Returns the content of the SVG files by ``id(figure)``. The same figures
+    give the same bytes."""
     drawings = {}
     if figures:
         folder.mkdir(parents=True, exist_ok=True)

@@ -129,8 +129,9 @@ class Page:
 
 
 def print_and_write(page: Page, folder: Path | None) -> None:
-    """Writes ``page`` to ``folder``, if there is one. Then prints the page's tables, and the path
-    of the page. The page is written first, so it is not lost if standard output is closed."""
+    """Writes ``page`` to ``folder``, if a folder is given. Then prints the page's ``printout`` and
+    the path of the page. The page is written first, so it is not lost if standard output is
+    closed."""
     path = None
     if folder is not None:
         path = page.write(folder)
@@ -194,7 +195,8 @@ def short_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
-    """Returns a page's section on how it was made. ``facts``: (name, value) pairs to list there."""
+    """Returns the section "How it was made" of a page. ``facts``: the (name, value) pairs that it
+    lists."""
     pairs = list(facts)
     return Section("facts", "How it was made", [pairs] if pairs else [])
 

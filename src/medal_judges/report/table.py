@@ -68,8 +68,8 @@ class Table:
 
     A float is shown with 2 decimals, an Estimate with its interval or its reason, None as a dash.
     ``headings``: maps a row's index to the heading above that row. A heading starts a group of
-    rows, and each group is sorted separately. ``last``: what the last row shows. That row then
-    stays last when the table is sorted.
+    rows, and each group is sorted separately. ``last``: marks the last row as the human ceiling or
+    as the total. This row then stays last when the table is sorted. None for an ordinary last row.
     """
 
     title: str
@@ -123,8 +123,8 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the value by which ``cell`` is sorted on the page: its number, or its text if it has
-    none. For an estimate without a value it is an empty text."""
+    """Returns the value by which ``cell`` is sorted on the page: its number or, if it has none, its
+    text. An estimate without a value has the empty text."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value

@@ -1,6 +1,6 @@
 """The settings ``args`` of a run: transformers' TrainingArguments under their own names.
 
-All are supported and passed on as they are, but for those that ``REFUSED`` names.
+A run passes all of them on unchanged, except those in ``REFUSED``, which are errors.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def check_steps(
     validated: bool,
     patience: int | None,
 ) -> None:
-    """Checks ``args``, the TrainingArguments of a run, before anything is loaded.
+    """Checks the settings ``args`` of a run, before anything is loaded.
 
     ``validated`` says whether the run has validation rows. ``patience`` is the setting
-    ``early_stopping_patience``. Raises ValueError for an argument that a run refuses, and for one
-    that needs validation rows in a run without them.
+    ``early_stopping_patience``. Raises ValueError for an argument that a run refuses, for a wrong
+    value, and for an argument that needs validation rows if the run has none.
     """
     for name, value in args.items():
         _check_argument(name, value)
@@ -199,13 +199,13 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns the defaults that replace those of transformers, for arguments that are not
-    ``chosen``.
+    """Returns a run's own defaults, which replace those of transformers. ``chosen`` are the
+    arguments that the user has set.
 
-    A run with validation rows (``validated``) validates and saves after each epoch, and keeps the
-    best weights. A run without them saves after each epoch. If ``eval_steps`` or ``save_steps`` is
-    chosen, the run follows it instead. Two checkpoints are kept. A batch has dialogues of similar
-    length. bf16 is on if the GPU supports it.
+    ``validated`` says whether the run has validation rows. With them a run validates and saves
+    after each epoch, and keeps the best weights. Without them it saves after each epoch. A chosen
+    ``eval_steps`` or ``save_steps`` sets the number of steps in place of the epoch. Two checkpoints
+    are kept. A batch has dialogues of similar length. bf16 is on if the GPU supports it.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
@@ -234,6 +234,7 @@ def argument_defaults(
 
 
 def _strategy(chosen: Mapping[str, Any], steps: str) -> str:
-    """Returns ``steps`` if the argument ``steps`` is chosen, ``epoch`` if not. With ``epoch`` the
-    Trainer would ignore the argument."""
+    """Returns the word ``steps`` if the argument named by ``steps`` (such as ``save_steps``) is in
+    ``chosen``. Returns ``epoch`` if it is not. With ``epoch`` the Trainer would ignore the
+    argument."""
     return "steps" if steps in chosen else "epoch"

@@ -32,10 +32,10 @@ def fit_calibration(
     """Returns the calibration of one dimension, fitted on labelled rows. Returns None if ``method``
     is ``none`` or if fewer than 20 rows have a label.
 
-    ``targets`` [n, targets] are numbers on [0, 1]. Ordinal and classification heads have a
-    probability for each level instead. A row without a label is NaN. ``logits`` [n, outputs] are
-    the outputs of ``head``. ``method`` is ``temperature``, ``isotonic`` or ``none``. ``isotonic``
-    fits a temperature, then a monotone map of the score.
+    ``targets`` [n, targets] are the labels: for an ordinal or classification head a probability for
+    each level, for any other head a number on [0, 1]. A row without a label is NaN. ``logits`` [n,
+    outputs] are the outputs of ``head``, for a regression on [0, 1]. ``method`` is ``temperature``,
+    ``isotonic`` or ``none``. ``isotonic`` fits a temperature, then a monotone map of the score.
     """
     rows = np.isfinite(targets).all(axis=1)
     if method == "none" or rows.sum() < MIN_ROWS:
@@ -67,12 +67,12 @@ def fit_temperature(
     probabilities: Callable[[float], np.ndarray],
     targets: np.ndarray,
 ) -> float:
-    """Returns the temperature that minimises the cross-entropy (Guo et al., 2017), between 0.2 and
-    5. The bounds keep a small validation set from making a judge certain.
+    """Returns the softmax temperature with the lowest cross-entropy (Guo et al., 2017), between 0.2
+    and 5. The bounds keep a small validation set from making a judge too certain.
 
-    ``probabilities`` maps a temperature to the probabilities of the levels [n, levels]. ``targets``
-    [n, levels] are the true probabilities. For two levels, [n, 1] are the probabilities of the
-    second level.
+    ``probabilities`` is a function from a temperature to the judge's probabilities [n, levels].
+    ``targets`` [n, levels] are the true probabilities. With two levels, ``targets`` may also be the
+    probabilities of the second level [n, 1].
     """
     if targets.shape[1] == 1:
         targets = np.hstack([1 - targets, targets])
@@ -93,13 +93,13 @@ def fit_units(
     is_binary: bool,
     temperature: float | None = None,
 ) -> Calibration:
-    """Returns the calibration of the scores ``units`` [n] by the labels ``targets`` [n], both on
-    [0, 1].
+    """Returns the calibration that maps the scores ``units`` [n] to the labels ``targets`` [n],
+    both on [0, 1].
 
-    ``method`` is the setting ``calibration``. ``is_binary`` says whether the dimension is an issue.
-    ``temperature`` is the fitted temperature of a classifier. It is None for a regression, whose
-    calibration also holds the standard deviation of the errors and, unless the dimension is binary,
-    the margin of the interval.
+    ``method`` is ``temperature`` or ``isotonic``. ``is_binary`` says whether the dimension is
+    binary. ``temperature`` is the fitted temperature of a classifier, and None for a regression.
+    The calibration of a regression also has the standard deviation of the errors. If the dimension
+    is not binary, it has the margin of a 90% interval around the score too.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:
@@ -124,8 +124,9 @@ def _threshold(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:
-    """Returns the fields of the calibration of a binary dimension. They are the map of the scores
-    ``units``, and the threshold with the highest F1 on the labels ``has_issue``."""
+    """Returns two fields of the calibration of a binary dimension: ``isotonic``, a monotone map of
+    the scores ``units`` [n] to probabilities, and ``threshold``, the probability with the highest
+    F1. ``has_issue`` [n] are the true labels."""
     isotonic = fit_isotonic(units, has_issue)
     chances = map_isotonic(units, isotonic)
     levels = np.unique([0.0, *chances])

@@ -1,4 +1,5 @@
-"""What decides the result of a run by steps, and the checkpoint that it resumes from."""
+"""What decides the result of a run by steps, and the checkpoint from which a stopped run
+resumes."""
 
 from __future__ import annotations
 
@@ -30,12 +31,12 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns everything that decides the weights of a run by ``config``. A checkpoint is resumed
-    only by a run with an equal record.
+    """Returns everything that decides the weights of a run. A checkpoint is resumed only by a run
+    with an equal record.
 
-    It holds the settings, and the content of the rubric's ``dimensions``, of the rows, the base
-    model, the prompt and the judge that training starts from. ``facts`` describe the rows, one
-    mapping for each data entry.
+    The record has the settings in ``config`` on which the weights depend, and the rubric's
+    ``dimensions``. The rows, the base model, the prompt and the judge that training starts from are
+    in it as hashes. ``facts`` has one mapping for each data entry, with the hash of its rows.
     """
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
@@ -58,8 +59,9 @@ def checkpoint_to_resume(
     folder: Path,
     record: Mapping[str, Any],
 ) -> Path | None:
-    """Returns the newest complete checkpoint in ``folder``, None if there is none. Raises
-    MedalError if the checkpoints are of a run with another ``record`` (run_record)."""
+    """Returns the newest complete checkpoint in ``folder``, or None if there is none. ``record`` is
+    the ``run_record`` of the current run. Raises MedalError if the checkpoints are of a run with
+    another record."""
     checkpoints = list(folder.glob("checkpoint-*"))
     readable = [path for path in checkpoints if is_whole(path)]
     for path in set(checkpoints).difference(readable):
@@ -73,8 +75,8 @@ def checkpoint_to_resume(
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Returns whether ``checkpoint`` is complete, that is, whether the file that the Trainer writes
-    last can be read."""
+    """Returns whether ``checkpoint`` is complete. It is if trainer_state.json can be read, because
+    the Trainer writes that file last."""
     try:
         TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
     except (OSError, ValueError, TypeError):

@@ -31,11 +31,11 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator that registers a function ``fit(rows, trainer)`` as the training of a
-    family of judges.
+    """Returns a decorator that registers a family of judges, so that a run can train it. The
+    decorated function ``fit(rows, trainer)`` trains a judge of the family and returns it.
 
-    ``kind`` is the class of the family's settings. ``judge`` is the class of the judge that ``fit``
-    returns. ``fit`` is called with RunRows and a FamilyTrainer.
+    ``kind`` is the class of the family's settings. ``judge`` is the class of the judges. A run
+    calls ``fit`` with its RunRows and a FamilyTrainer.
     """
 
     def register(fit: Fit) -> Fit:
@@ -50,7 +50,7 @@ def trains(
 
 
 def fit_of(family: str) -> Fit:
-    """Returns the registered function ``fit(rows, trainer)`` of ``family``."""
+    """Returns the function ``fit(rows, trainer)`` that trains a judge of ``family``."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -76,23 +76,25 @@ class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
     ``source`` and the fields that say how to read it are those of ChatFileConfig. ``dimensions``
-    maps a dimension of the source to one of the judge. It is a list if the names are equal. None
-    takes all dimensions that both have.
+    maps the name of a label in the source to a dimension of the judge. It may be a list if the
+    names are equal. None takes all names that the source and the judge share.
 
-    ``rescale`` says how labels are mapped to the judge's scale. None maps the scale that the source
-    declares, linearly. ``standardise`` maps the source's mean to the middle of the judge's scale,
-    and its standard deviation to a fifth of that scale. It is for sources without bounds, and for
-    raters who use the scale in another way. (low, high) replaces the declared scale, and inverts it
-    if low is the larger number. A mapping holds one of these for each dimension of the source.
+    ``rescale`` says how labels are mapped to the judge's scale. None maps the source's declared
+    scale linearly. ``standardise`` maps the mean of the labels to the middle of the judge's scale,
+    and their standard deviation to a fifth of that scale. It is for sources whose scale has no
+    bounds, and for raters who use the scale in another way. A pair (low, high) replaces the
+    declared scale. If low is the larger number, the scale is inverted. A mapping gives one of these
+    values for each label.
 
-    Rows of the chatbots ``exclude_chatbots`` are skipped, and so are dialogues with fewer turns
-    than ``min_turns`` or more than ``max_turns``. ``limit`` draws that number of rows, by the seed
-    of the run. An ``optional`` source may be missing.
+    ``exclude_chatbots`` are chatbots whose rows are skipped. Dialogues with fewer turns than
+    ``min_turns`` or more than ``max_turns`` are skipped too. ``limit`` is the number of rows to
+    draw at random. None takes all. If a source is ``optional``, the run goes on without it when it
+    cannot be read.
 
-    ``plant`` injects issues into the dialogues (data_prep/perturbation). ``per_issue`` is the
-    number of pairs of a changed dialogue and its matched control. ``clean_count`` is the number of
-    unchanged dialogues. Training, validation and test draw the injected sentences from different
-    parts of the tables, so a judge is tested on sentences that it has not seen.
+    ``plant`` injects issues into the dialogues (data_prep/perturbation). It has two keys.
+    ``per_issue`` is the number of pairs of a changed dialogue and its matched control.
+    ``clean_count`` is the number of unchanged dialogues. Training, validation and test rows get
+    different injected sentences, so a judge is tested on sentences that it has not seen.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -105,8 +107,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns the setting ``rescale`` for the source's dimension ``label``. None keeps the
-        linear map of the declared scale."""
+        """Returns the value of ``rescale`` for ``label``, the name of a label in the source.
+        Returns None if the declared scale is mapped linearly."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
@@ -115,22 +117,23 @@ class DataEntry(ChatFileConfig):
 class TrainConfig(Config):
     """The settings of a training run.
 
-    ``name`` is the name of the judge. ``output_dir`` is its folder, which also holds the
-    checkpoints of the run. ``rubric`` is a file or a shipped name. ``only`` lists the dimensions of
-    the rubric to learn. None means all that have labels. ``model`` holds the family and its
-    settings. ``seed`` seeds everything random. ``card_notes`` are sentences for the section "What
-    it cannot do" of the card.
+    ``name`` is the name of the judge. ``output_dir`` is the folder of the judge and of the run's
+    checkpoints. ``rubric`` is a file or a shipped name. ``only`` lists the dimensions of the rubric
+    to learn. None means all that have labels. ``model`` holds the family and its settings. ``seed``
+    seeds everything random. ``card_notes`` are sentences for the section "What it cannot do" of the
+    judge's card.
 
-    ``train`` are the sources of training rows. ``validation`` are the sources of the rows that
-    choose settings and fit the calibration. ``test`` rows are never learnt from, and are scored
-    after training. ``split`` holds the shares ``validation`` and ``test`` of the training rows that
-    become held-out rows, by a hash of the row's group. ``calibration`` is ``temperature`` (of the
-    logits of a head with probabilities), ``isotonic`` (a monotone map of the score) or ``none``.
+    ``train`` are the sources of training rows. ``validation`` are the sources of the rows on which
+    settings are chosen and the calibration is fitted. ``test`` are the sources of rows that are
+    only scored after training. ``split`` can replace the last two: it gives the shares
+    ``validation`` and ``test`` of the training rows that are held out. Rows of one group stay
+    together. ``calibration`` is ``temperature`` (for heads with probabilities), ``isotonic`` (a
+    monotone map of the score) or ``none``.
 
     The other fields are for families that are trained by steps. ``args`` are transformers'
     TrainingArguments under their own names. ``early_stopping_patience`` is the argument of
-    transformers' EarlyStoppingCallback. ``start`` is the folder of a trained judge. Training starts
-    from its weights where name and shape are equal.
+    transformers' EarlyStoppingCallback. ``start`` is the folder of a trained judge from whose
+    weights training starts. A weight is copied if its name and shape are equal.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Finds rows that teach or measure nothing. The log, judge.json and the card warn of them."""
+"""Finds rows that teach or measure nothing. The log, judge.json and the card show warnings about
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ def find_useless_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns warnings, each a sentence on one kind of rows in ``rows`` that teach or measure
-    nothing about ``dimensions``. A sentence names the ids of the first three."""
+    """Returns warnings about ``rows`` that teach or measure nothing about ``dimensions``, such as
+    rows without a label or test rows that are also validation rows. Each warning is a sentence
+    about one problem. It names the ids of the first three rows."""
     warnings: list[str] = []
     for fact in rows.facts:
         if not fact["rows"]:
@@ -42,8 +44,9 @@ def _warnings_of_labels(
     examples: Sequence[TrainingExample],
     name: str,
 ) -> Iterator[str]:
-    """Yields warnings about the labels of the dimension ``name`` among the ``examples`` of a
-    ``part`` of the data: a single label, equal labels, or opposite labels of one dialogue."""
+    """Yields warnings about the labels of one dimension: if there is only one label, if all are
+    equal, or if equal dialogues have opposite labels. ``name`` is the dimension. ``part`` is the
+    part of the data that ``examples`` are from."""
     labelled = [row for row in examples if name in row.human]
     values = {row.human[name] for row in labelled}
     if len(labelled) == 1:

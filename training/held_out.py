@@ -36,13 +36,17 @@ def held_out_agreement(
     rows: RunRows,
     config: TrainConfig,
 ) -> list[Record]:
-    """Returns how well ``judge`` agrees with the labels of the validation and test ``rows``.
+    """Returns records that say how well the scores of ``judge`` agree with the labels of the
+    validation and test ``rows``.
 
-    There is a record for each part, source, dimension and language, and one for all languages
-    together. ``value`` has a 95% interval from ``low`` to ``high``, for the chatbots in the rows.
-    If ``value`` is None, ``reason`` says why. ``n`` counts labelled rows with a score, ``missed``
-    those without. A generative judge takes seconds for a dialogue, so it scores 200 rows of each
-    part, drawn by the seed of ``config``.
+    There is a record for each part, source, dimension and language. If there are several languages,
+    another record is about all of them. ``value`` is Spearman's ρ, or AUC for a binary dimension.
+    ``low`` and ``high`` are the ends of its 95% interval, which holds for the chatbots in the rows.
+    If ``value`` is None, ``reason`` says why. ``n`` counts the labelled rows with a score, and
+    ``missed`` the labelled rows without one.
+
+    A generative judge takes seconds for a dialogue. It scores only 200 rows of each part, drawn by
+    the seed in ``config``.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 
@@ -77,8 +81,8 @@ def _to_labelled(
     example: TrainingExample,
     dimensions: Sequence[Dimension],
 ) -> LabelledDialogue:
-    """Returns ``example`` as a row with people's ratings of ``dimensions``. ``id`` replaces the id
-    of the example, which several single turns of a conversation share."""
+    """Returns ``example`` as a dialogue with people's ratings of ``dimensions``. Its new id is
+    ``id``, because several examples from one conversation can have the same id."""
     labels: dict[str, tuple[float | None, ...]] = {}
     scales: dict[str, Scale | None] = {}
     for dimension in dimensions:
@@ -94,8 +98,8 @@ def _to_labelled(
 
 
 def _records(row: ResultRow) -> Iterator[Record]:
-    """Yields a record of all languages of ``row`` together, if it has several, and a record of each
-    language."""
+    """Yields a record of each language of ``row``, the result on one dimension. If there are
+    several languages, the first record is about all of them."""
     parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
     for lang, of_language in row.languages.items():
         parts[lang] = (of_language.n, 0, of_language.metrics)
@@ -118,8 +122,8 @@ def _records(row: ResultRow) -> Iterator[Record]:
 
 
 def summary_table(folder: Path) -> Table | None:
-    """Returns a table of how well the judge in ``folder`` agrees with people, by held-out set and
-    dimension. The languages of a set are taken together. Returns None if the run had no held-out
+    """Returns a table of how well the judge in ``folder`` agrees with people. It has a line for
+    each held-out set and dimension, over all languages. Returns None if the run had no held-out
     rows."""
     records = pd.DataFrame(
         read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object

@@ -1,5 +1,5 @@
-"""Prepares the rows of a run: loads each data entry, injects issues, refuses leaks and makes
-training examples."""
+"""Prepares the rows of a run: loads each data entry, injects issues, checks that no dialogue is in
+both training and held-out rows, and makes training examples."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrainingExample:
-    """One labelled dialogue. ``targets`` maps a dimension to a number on [0, 1]. For ordinal and
-    classification heads it is a probability for each level, shape (levels,). ``human`` maps a
-    dimension to people's mean rating. A dimension without a label is missing in both."""
+    """One labelled dialogue. ``human`` maps a dimension to people's mean rating. ``targets`` maps a
+    dimension to the value to learn: a number on [0, 1], or a probability for each level [levels] if
+    the head is ordinal or a classifier. A dimension without a label is in neither."""
 
     dialogue: Dialogue
     source: str
@@ -50,8 +50,8 @@ class TrainingExample:
 
 @dataclass(slots=True)
 class RunRows:
-    """The examples of a run by part, and ``facts`` about each data entry for the card. ``test``
-    examples have no targets."""
+    """The examples of a run by part of the data. ``facts`` has one mapping for each data entry, for
+    the card. ``test`` examples may have no targets, because nothing learns from them."""
 
     train: list[TrainingExample]
     validation: list[TrainingExample]
@@ -69,9 +69,9 @@ class EntryRows:
 
 
 def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Loads the rows of all data entries of ``config``, and moves the shares ``split`` of the
-    training rows to the held-out parts. Raises ConfigError if there are no training rows, and
-    LeakError if a dialogue is in training and held-out rows."""
+    """Loads the rows of all data entries of ``config``. If ``config.split`` is set, moves these
+    shares of the training rows to validation and test. Raises ConfigError if there are no training
+    rows, and LeakError if a dialogue is in both training and held-out rows."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
@@ -87,8 +87,9 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
 
 
 def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
-    """Loads all rows that a run by ``config`` reads, with targets for ``dimensions``. Raises
-    ConfigError if an entry cannot be read as it says, and the errors of ``load_entries``."""
+    """Loads all rows of a run and returns them as examples, with targets for ``dimensions``. Raises
+    ConfigError if the labels of an entry do not fit its settings, and the errors of
+    ``load_entries``."""
     loaded = load_entries(config)
     by_level = config.model.distribution_dimensions()
     levels = {}
@@ -129,9 +130,9 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns facts about the entry ``loaded`` for data.json and the card: among others a hash of
-    its rows, their languages (``unknown`` is one), the highest number of annotators of a row, and
-    who labelled them."""
+    """Returns facts about the entry ``loaded``, for data.json and the card. Among them are a hash
+    of its rows, their languages, the highest number of annotators of a row, and who labelled the
+    rows. A row without a language counts as ``unknown``."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -165,8 +166,8 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 
 def labeller_of(text: str) -> str:
-    """Returns the name of a labeller, for the card. ``text`` is a judge's signature, or the name of
-    a labeller."""
+    """Returns who labelled rows, in words for the card. ``text`` is the signature of a judge or any
+    other name."""
     signature = Signature.parse(text)
     model = signature.base or signature.judge
     if not signature.revision:
@@ -179,8 +180,8 @@ def labeller_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitMap:
-    """A linear map from the labels of one source to [0, 1]: (value - zero) / span, clipped to [0,
-    1]."""
+    """A linear map from the labels of one source to [0, 1]. A label ``value`` becomes (value -
+    zero) / span, clipped to [0, 1]."""
 
     zero: float
     span: float
@@ -190,7 +191,8 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns the scale of each label in ``rows``. The first row that has the label decides."""
+    """Returns the scale of each label in ``rows``, by the label's name. If rows differ, the first
+    row with the label decides."""
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -201,9 +203,9 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 def dimension_names(
     entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
-    """Maps each of ``labels`` that ``entry`` uses to a dimension of the judge. Raises ConfigError
-    if the entry names a label that the source does not have, or a dimension that is not in
-    ``judge_dimensions``."""
+    """Returns a mapping from each label that ``entry`` uses to a dimension of the judge. ``labels``
+    are the names of the source's labels. Raises ConfigError if the entry names a label that is not
+    among them, or a dimension that is not in ``judge_dimensions``."""
     dimensions = entry.dimensions
     if dimensions is None:
         return {name: name for name in judge_dimensions if name in labels}
@@ -226,9 +228,9 @@ def dimension_names(
 def fit_unit_map(
     entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
 ) -> UnitMap:
-    """Returns the map from ``label`` to [0, 1] that ``entry`` asks for. With ``standardise`` it is
-    computed from the labels of ``rows``. Raises ConfigError if the scale has no bounds or no
-    length."""
+    """Returns the map from ``label`` to [0, 1] that ``entry`` asks for. With ``rescale:
+    standardise`` the map is computed from the labels of ``rows``. Raises ConfigError if the scale
+    has no bounds, or if both bounds are equal."""
     bounds = entry.rescale_of(label)
     if bounds == "standardise":
         means = []
@@ -263,9 +265,9 @@ def to_example(
 ) -> TrainingExample:
     """Converts ``row`` of ``entry`` to a training example.
 
-    ``names`` maps a label to a dimension of the judge. ``maps`` holds the map to [0, 1] of each
-    label. A label without one has no target. ``levels`` holds the number of levels of each
-    dimension whose target is a probability for each level.
+    ``names`` maps a label to a dimension of the judge. ``maps`` has the map to [0, 1] of each
+    label. A label without a map gives a rating but no target. ``levels`` has the number of levels
+    of each dimension whose target is a probability for each level.
     """
     example = TrainingExample(
         row.dialogue, source_name(entry.source), {}, group=row.group
@@ -300,9 +302,12 @@ def to_example(
 def split_entries(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
-    """Moves training rows of the entries ``loaded`` to validation and test, by the shares in
-    ``split``. ``seed`` draws them. Leaves out training rows that nearly repeat a moved row. Raises
-    ConfigError if rows already state a split, and if a part gets no rows."""
+    """Moves training rows to validation and test, and returns the new entries. ``split`` has the
+    share of rows for each of the two parts. ``seed`` decides which rows move.
+
+    A training row that nearly repeats a moved row is left out. Raises ConfigError if a source
+    already divides its rows into parts, or if a part gets no rows.
+    """
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
     divided: list[EntryRows] = []
@@ -333,9 +338,10 @@ def split_entries(
 def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
-    """Yields the rows of one entry for each part of the data. ``shares`` are those of train,
-    validation and test, and ``seed`` draws the rows. A held-out entry is not divided. Raises
-    ConfigError if rows already state a split."""
+    """Divides the training rows of one entry, and yields the rows for each part of the data.
+    ``shares`` are the shares of train, validation and test. ``seed`` decides which rows go where.
+    An entry of another part is yielded unchanged. Raises ConfigError if the source already divides
+    its rows into parts."""
     if entry_rows.part != "train":
         yield entry_rows
         return
@@ -358,9 +364,13 @@ def split_entry(
 
 
 def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]:
-    """Returns the labelled rows of ``entry`` for a ``part`` of the data, filtered and limited as
-    the entry says. ``seed`` draws the rows and the issues to inject. Raises SourceError if the
-    source cannot be read, and ConfigError for a setting that does not fit the source."""
+    """Returns the labelled rows of ``entry``, filtered and limited by its settings. ``part`` is the
+    part of the data that the rows are for. It decides which sentences are injected as issues.
+    ``seed`` draws the rows and the issues.
+
+    Raises SourceError if the source cannot be read, and ConfigError for a setting that does not fit
+    the source.
+    """
     reading = ReadingReport(strict=True)
     try:
         stream = stream_rows(entry.source, reading=reading, options=entry.read_options)
@@ -387,7 +397,7 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
 
 
 def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
-    """Returns whether ``dialogue`` passes the filters of ``entry``."""
+    """Returns whether ``dialogue`` has an assistant turn and passes the filters of ``entry``."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
     turns = len(dialogue.turns)

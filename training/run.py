@@ -1,7 +1,7 @@
-"""One training run, from its config to a saved and checked judge. In training by steps every
-process takes part. Then the process group is closed, and the main process scores the test sets,
-saves the judge and checks it. So no process waits at a barrier, where NCCL gives up after
-minutes."""
+"""One training run, from its config to a saved and checked judge. If the judge is trained by steps,
+every process takes part. Then the process group is closed, and the main process alone scores the
+test sets, saves the judge and checks it. The other processes do not wait for it, because NCCL gives
+up on a wait of minutes."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def train(
 ) -> Path:
     """Trains a judge, saves it, and returns its folder, the ``output_dir`` of the config.
 
-    ``config`` is a YAML file or the name of a file in configs/train/. ``overrides`` are texts
-    ``field=value``. A stopped run resumes from its newest checkpoint, unless ``overwrite`` starts
-    it again. Raises ConfigError for a wrong setting, and the errors of ``train_judge``.
+    ``config`` is a YAML file or the name of a file in configs/train/. ``overrides`` are texts of
+    the form ``field=value``. A stopped run resumes from its newest checkpoint. With ``overwrite``
+    it starts from the beginning. Raises ConfigError for a wrong setting, and the errors of
+    ``train_judge``.
 
     >>> from medal_judges import Judge, train
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
@@ -55,12 +56,14 @@ def train_judge(
     overwrite: bool = False,
 ) -> Path:
     """Trains, calibrates, saves and checks the judge that ``config`` describes. Returns its folder.
-    ``overwrite`` removes an earlier run in that folder first.
+    ``overwrite`` first removes the checkpoints of an earlier run in that folder.
 
-    All processes take part in training by steps. The main process does the rest, and trains
-    families without steps alone. Raises LeakError if a dialogue is in training and held-out rows,
-    JudgeLoadError if the saved judge gives other scores than the trained one, ConfigError if the
-    folder has other files, and MedalError if another run writes to the folder.
+    If the judge is trained by steps, all processes take part in the training. The main process does
+    everything after it, and trains other judges alone.
+
+    Raises LeakError if a dialogue is in both training and held-out rows. Raises JudgeLoadError if
+    the saved judge gives other scores than the trained one. Raises ConfigError if the folder has
+    files of anything but a training run. Raises MedalError if another run writes to the folder.
     """
     folder = Path(config.output_dir)
     if not (config.model.by_steps or is_main()):
@@ -87,16 +90,17 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns the facts about the rows that the judge in ``folder`` was trained on. A judge that
-    starts from it keeps them, for its card and for the leak check of medal benchmark."""
+    """Returns the facts about the rows that the judge in ``folder`` was trained on. A new judge
+    that starts from that judge has learnt from these rows too. So the facts are in its card and in
+    the leak check of medal benchmark."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raises ConfigError if ``folder`` has files and none of them comes from a training run,
-    because saving could replace them."""
+    """Raises ConfigError if ``folder`` has files and none of them comes from a training run. Saving
+    a judge there could replace them."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
     # A run that was stopped has only its checkpoints.
     if names and {"judge.json", CHECKPOINTS}.isdisjoint(names):
@@ -111,9 +115,10 @@ def learnable_dimensions(
     dimensions: Sequence[Dimension],
     rows: RunRows,
 ) -> list[Dimension]:
-    """Returns the ``dimensions`` that have at least one training label in ``rows``, restricted to
-    ``only`` of ``config``. A head without labels would answer at random. Raises ConfigError if
-    ``only`` has a name that is not in ``dimensions``."""
+    """Returns those of ``dimensions`` with at least one label in the training rows. If
+    ``config.only`` is set, returns only dimensions that it names. A head without labels would
+    answer at random. Raises ConfigError if no dimension is left, or if ``config`` names an unknown
+    dimension."""
     require_known_names(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
     selected = dimensions
@@ -159,9 +164,9 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves the trained ``judge`` with its card and the facts about the run by ``config``, then
-    loads it again. ``warnings`` are sentences on ``rows`` for the card. Raises JudgeLoadError if
-    the loaded judge gives other scores."""
+    """Saves the trained ``judge`` with its settings and the facts about its rows. Then loads it
+    again and compares scores. ``warnings`` are sentences about ``rows`` for the card. Raises
+    JudgeLoadError if the loaded judge gives other scores."""
     judge.facts["warnings"] = warnings
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}

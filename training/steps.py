@@ -1,5 +1,6 @@
 """Trains a judge by steps, with JudgeTrainer. Every process takes part in the steps. Then the
-process group is closed, and the main process goes on alone, so that none waits at a barrier."""
+process group is closed and the main process goes on alone. The other processes do not wait for
+it."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ def fit_by_steps(
     new_judge: Callable[..., Any],
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
-    """Trains a judge on ``rows`` on every process, and calibrates it. Returns the judge on the main
-    process, and None on the others.
+    """Trains a judge on ``rows`` on every process, and calibrates it on the validation rows.
+    Returns the judge on the main process, and None on the others.
 
-    ``trainer`` holds the settings. ``trainer_class`` is the Trainer to use. ``new_judge`` returns
-    an untrained judge from a config, its dimensions and TrainingArguments. Raises ConfigError for
-    settings that contradict each other, and MedalError if the checkpoints in the run's folder are
-    of another run.
+    ``trainer`` holds the settings and dimensions. ``new_judge`` is called with the settings, the
+    dimensions and the TrainingArguments, and returns an untrained judge. ``trainer_class`` is the
+    Trainer to use. Raises ConfigError for settings that contradict each other, and MedalError if
+    the checkpoints in the run's folder are of another run.
     """
     config, dimensions = trainer.config, trainer.dimensions
     folder = Path(config.output_dir)
@@ -121,9 +122,9 @@ def cached_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns a dataset for each part of ``rows`` that has examples, made by ``trainer_class`` for
-    ``judge``. Token ids are cached in ``folder``. The names of the files are a hash of ``record``,
-    what decides the run."""
+    """Returns a dataset of training rows and, if there are any, one of validation rows. They are
+    made by ``trainer_class.dataset`` for ``judge``. Token ids are cached in ``folder``, in files
+    whose names have a hash of ``record`` (``run_record``)."""
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
     for part in ("train", "validation"):
@@ -135,8 +136,8 @@ def cached_datasets(
 
 
 def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Warns of rows that are longer than the judge's window. ``lost`` holds the counts of
-    ``beyond_window`` by part of the data."""
+    """Logs a warning if rows are longer than the judge can read. ``lost`` has the counts of
+    ``beyond_window`` for each part of the data."""
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
@@ -145,8 +146,8 @@ def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def close_group() -> None:
-    """Closes the process group. Models that are loaded after it are whole. In an open group ZeRO-3
-    would partition them."""
+    """Waits for all processes, then closes the process group. A model that is loaded later has all
+    of its weights in its process. While the group is open, ZeRO-3 would divide them."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -159,8 +160,8 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies the weights of the judge in ``folder`` to ``judge`` where name and shape are equal.
-    Raises ConfigError if none are equal."""
+    """Copies weights from the saved judge in ``folder`` into ``judge``. A weight is copied if both
+    judges have one with this name and shape. Raises ConfigError if there is none."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)
@@ -182,6 +183,6 @@ def copy_start_weights(
 
 
 def _without_adapter(name: str) -> str:
-    """Returns the name of a weight without the name of its adapter, as PEFT saves it:
+    """Returns the name of a weight without the adapter's name, as PEFT saves it.
     ``lora_A.default.weight`` becomes ``lora_A.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")

@@ -1,5 +1,6 @@
 """transformers' Trainer for judges. JudgeTrainer adds the loss of the heads, the statistics of
-validation rows, the calibration, and the judge as the result. The Trainer does the rest."""
+validation rows and the calibration, and returns the trained judge. The Trainer does everything
+besides."""
 
 from __future__ import annotations
 
@@ -37,12 +38,13 @@ def judge_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns ``examples`` as a dataset of token ids and labels for ``judge``.
+    """Returns ``examples`` as a tokenised dataset for training ``judge``.
 
-    ``labels`` of a row are the targets of all heads side by side, then the number of the row's
-    source, then people's mean rating in each dimension. A missing label is NaN. ``number`` is the
-    index of the example. ``dropped`` and ``cut`` count the turns that the window leaves out or
-    shortens. Tokens are cached in the file ``cache``. Raises ConfigError if there are no examples.
+    The ``labels`` of a row are one list of numbers: the targets of all heads, then the number of
+    the row's source, then people's mean rating in each dimension. A missing label is NaN.
+    ``number`` is the index of the example. ``dropped`` and ``cut`` count the turns that are left
+    out or shortened because the dialogue is too long for the judge. Tokens are cached in the file
+    ``cache``. Raises ConfigError if there are no examples.
     """
     if not examples:
         raise ConfigError("give the dataset one example or more")
@@ -74,8 +76,9 @@ def judge_dataset(
 
 
 def beyond_window(dataset: Dataset) -> dict[str, int]:
-    """Counts what the judge's window leaves out of the rows of ``dataset``: the examples that lose
-    text, the turns left out, and the turns shortened."""
+    """Returns counts of the text in ``dataset`` that is too long for the judge. ``rows`` counts the
+    examples that lose text, ``truncated_turns`` the turns left out, and ``cut_turns`` the turns
+    shortened."""
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
     rows = rows.drop_duplicates("number")
@@ -90,8 +93,8 @@ def example_targets(
     judge: SequenceJudge,
     example: TrainingExample,
 ) -> list[float]:
-    """Returns the targets of all heads of ``judge`` for ``example`` side by side, NaN for a missing
-    label."""
+    """Returns the targets of ``example`` for all heads of ``judge``, in one list. A missing label
+    is NaN."""
     targets: list[float] = []
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
@@ -102,7 +105,7 @@ def example_targets(
 
 
 class JudgeCollator:
-    """Makes a batch of rows: pads their token ids with ``pad`` and stacks their labels."""
+    """A collator that pads the token ids of a batch with the id ``pad`` and stacks the labels."""
 
     def __init__(self, pad: int) -> None:
         self.pad = pad
@@ -117,17 +120,18 @@ class JudgeCollator:
 
 
 class JudgeTrainer(Trainer):
-    """Trains the network of a judge (``model``) in place.
+    """A Trainer that trains the network of a judge in place. ``model`` is the judge.
 
     It takes the arguments of transformers' Trainer except ``compute_metrics`` and ``model_init``.
-    The method ``statistics`` measures each evaluated dataset. Without ``compute_loss_func`` the
-    loss comes from the judge's heads.
+    The method ``statistics`` replaces ``compute_metrics``. Without ``compute_loss_func`` the loss
+    is that which the judge's heads define.
 
-    ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``labels`` [B,
-    targets] are the targets. ``judge.split_logits(outputs.logits)`` returns the logits of each
-    dimension. Those of a regression are on [0, 1], like its targets. ``num_items_in_batch`` is the
-    number of examples in the whole step. A loss divides its sum over rows by this number, so that
-    an example has the same weight however a step is divided into batches and processes.
+    ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``outputs.logits``
+    [B, outputs] are the network's, and ``judge.split_logits`` divides them by dimension. It adds
+    0.5 to the logits of a regression, which puts them on [0, 1] like the targets. ``labels`` [B,
+    targets] are the targets. ``num_items_in_batch`` is the number of examples in the whole step. A
+    loss must divide its sum over rows by this number. Then an example has the same weight however a
+    step is divided into batches and processes.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
@@ -179,8 +183,9 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch. ``outputs`` are the network's. The columns of ``labels``
-        that are not targets are removed first. ``options`` are passed to the loss function."""
+        """Returns the loss of a batch from the network's ``outputs`` and the ``labels`` of the
+        dataset. Only the columns of ``labels`` that are targets are used. ``options`` are passed to
+        the loss function."""
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
@@ -197,8 +202,8 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        """Returns the sum of the row losses of a batch, divided by ``num_items_in_batch``, the
-        number of examples in the step."""
+        """Returns the sum of the losses of a batch's rows, divided by ``num_items_in_batch``, the
+        number of examples in the step. None divides by the number of rows in the batch."""
         total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
             num_items_in_batch = len(labels)
@@ -251,9 +256,9 @@ class JudgeTrainer(Trainer):
     def statistics(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, float]:
-        """Returns how well the predicted rows agree with their labels: ``spearman/DIMENSION``, or
-        ``auc/DIMENSION`` for a binary head, and their means. ``predicted`` is the result of an
-        evaluation."""
+        """Returns how well the judge agrees with people on the rows in ``predicted``, the result of
+        an evaluation. The keys are ``spearman/DIMENSION``, or ``auc/DIMENSION`` for a binary head.
+        ``spearman`` and ``auc`` are the means over dimensions."""
         statistics: dict[str, float] = {}
         units = self.split_logits(predicted)
         # The last columns are the number of the source and the rating in each dimension.
@@ -266,8 +271,8 @@ class JudgeTrainer(Trainer):
         return add_means(statistics)
 
     def check_metric(self) -> None:
-        """Raises ConfigError if validation does not compute the argument
-        ``metric_for_best_model``."""
+        """Raises ConfigError if the argument ``metric_for_best_model`` names a metric that
+        validation does not compute."""
         metric = self.args.metric_for_best_model
         names = {"loss"}
         for head in self.judge.heads if self.measures else ():
@@ -280,7 +285,8 @@ class JudgeTrainer(Trainer):
             )
 
     def loaded_step(self) -> int:
-        """Returns the step of the weights that the judge has after training."""
+        """Returns the number of the step whose weights the judge has after training. It is the best
+        step if ``load_best_model_at_end`` is set, or the last one."""
         state = self.state
         if self.args.load_best_model_at_end and state.best_model_checkpoint:
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
@@ -289,8 +295,8 @@ class JudgeTrainer(Trainer):
     def split_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] of each dimension in ``predicted``. Those of a regression
-        are on [0, 1]."""
+        """Returns the logits [n, outputs] in ``predicted`` by dimension. The logits of a regression
+        are moved to [0, 1]."""
         return self.judge.split_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -300,8 +306,8 @@ class JudgeTrainer(Trainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits the calibration of the judge on ``dataset`` by ``method``. Every process must call
-        it."""
+        """Fits the calibration of the judge on the rows of ``dataset``. ``method`` is the training
+        setting ``calibration``. Every process must call this method."""
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.split_logits(predicted), 0
         self.judge.calibration = {}
@@ -327,9 +333,9 @@ class JudgeTrainer(Trainer):
         return "ddp" if kind.startswith("multi") else kind
 
     def trained_judge(self) -> SequenceJudge:
-        """Returns the trained judge with complete weights, outside of any process group. Every
-        process must call it, and only the main process may use the result. It is the judge that was
-        passed in, except for a generative LoRA judge."""
+        """Returns the trained judge with all of its weights in one process. Every process must call
+        this method, and only the main process may use the result. It is the same object as the
+        judge that was passed in, except for a generative LoRA judge."""
         is_sharded = self.strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
@@ -354,8 +360,9 @@ class JudgeTrainer(Trainer):
 
 @contextmanager
 def whole_weights() -> Iterator[None]:
-    """Context in which models are loaded complete on every process. A ZeRO-3 plugin would make
-    transformers partition them, and a new head must be drawn complete."""
+    """Makes models load with all of their weights on every process, until the context ends. Under
+    ZeRO-3 transformers would load only a part of them on each process, and a new head could not be
+    initialised as a whole."""
     from transformers.integrations import deepspeed as integration
 
     config = integration._hf_deepspeed_config_weak_ref
@@ -370,19 +377,20 @@ LARGE = 1_000_000_000  # parameters
 
 
 def is_large(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` in fp32 would take minutes for a dialogue on a CPU."""
+    """Returns whether ``network`` has a billion parameters or more. In fp32 such a network takes
+    minutes for a dialogue on a CPU."""
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
 def is_narrow(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` has weights in 16 bits that are not quantised."""
+    """Returns whether ``network`` has weights in 16 bits. Returns False for a quantised network."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
 def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
-    """Returns copies of the weights of ``network`` that training has changed."""
+    """Returns copies of the trainable weights of ``network``, by name."""
     weights = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -391,7 +399,8 @@ def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
 
 
 class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss is not finite, before useless weights replace a checkpoint."""
+    """A callback that stops a run whose loss is not finite, before useless weights replace a
+    checkpoint."""
 
     def on_log(
         self,

@@ -16,9 +16,14 @@ def agreement(
     sources: np.ndarray,
     is_binary: bool,
 ) -> dict[str, float]:
-    """Returns ``spearman/name``, or ``auc/name`` if ``is_binary``. It is the mean over the
-    ``sources`` [n] that have a value. Returns an empty dict if none has one. ``human`` [n] are mean
-    ratings, NaN for a row without. ``scores`` [n] are the judge's."""
+    """Returns how well the judge's scores agree with people's ratings on the dimension ``name``.
+    The key of the result is ``spearman/NAME``, or ``auc/NAME`` if ``is_binary``.
+
+    ``human`` [n] are people's mean ratings, NaN for a row without one. ``scores`` [n] are the
+    judge's. ``sources`` [n] says which source a row is from. The value is the mean over sources. A
+    source whose ratings or scores are all equal has no value. If no source has one, the result is
+    empty.
+    """
     values = []
     for source in np.unique(sources):
         rows = (sources == source) & np.isfinite(human)
@@ -39,8 +44,8 @@ def agreement(
 
 
 def add_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` of single dimensions with their means ``spearman`` and ``auc``
-    added."""
+    """Returns ``statistics`` with two entries added: ``spearman`` and ``auc``, each the mean over
+    all dimensions that have this statistic."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -68,9 +68,9 @@ def check_grid(model: LinearConfig) -> None:
 def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
     """Trains a linear judge on ``rows``. ``trainer`` holds its settings and dimensions.
 
-    The settings of a head are chosen on validation rows, or by cross-validation if there are none.
-    The heads of the judge are fitted on the training rows alone. Raises ConfigError for a grid that
-    does not fit the head, and for labels that a head cannot learn (``fit_head``).
+    The settings of each head are chosen on validation rows. If there are none, cross-validation on
+    the training rows chooses them. The heads are then fitted on the training rows. Raises
+    ConfigError for a grid with a wrong key, and for labels that a head cannot learn (``fit_head``).
     """
     config = trainer.config
     model = config.model
@@ -96,8 +96,9 @@ def head_search(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Fits the reader of ``judge`` on ``train``, then returns the search for the settings of the
-    heads. ``validation`` are the rows that choose the settings. ``seed`` draws the folds."""
+    """Prepares the choice of the heads' settings: fits the reader of ``judge`` on ``train``, and
+    computes the features of all rows. ``validation`` are the rows on which settings are chosen.
+    ``seed`` divides the rows into folds."""
     reader, examples = judge.reader, [*train, *validation]
     readings = _read(judge, examples)
     reader.scale = fit_scale(reader, train, readings)
@@ -126,8 +127,8 @@ def head_search(
 
 
 def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
-    """Returns the vectors and features of the turns of each example. Equal texts are encoded
-    once."""
+    """Returns the reading of each example: the vectors and features of its turns. Each distinct
+    text is encoded once."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
@@ -142,12 +143,12 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[TurnReading],
 ) -> TurnScale:
-    """Returns the means and deviations that standardise the features of turns, by role, and the
-    mean of the turns' vectors.
+    """Returns what standardises turns: for each role, the mean and standard deviation of each
+    feature and the mean of the turns' vectors.
 
-    They come from ``readings``, of which the first belong to the rows ``train``. Each source has
-    the same weight. With ``reading: answers`` only turns that have an earlier turn to be compared
-    with count.
+    ``readings`` has the reading of each row of ``train``, in order. Any readings after these are
+    ignored. Each source has the same weight. With ``reading: answers``, the statistics of features
+    leave out a turn that lacks earlier turns to be compared with, such as a first answer.
     """
     scale = TurnScale.neutral(len(reader.config.feature_names), reader.turn_width)
     is_similarity = np.isin(reader.config.feature_names, SIMILARITY_NAMES)
@@ -182,12 +183,13 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 def folds_of(
     examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
-    """Returns the folds of ``examples``, pairs of (rows to fit on, rows to choose settings on).
+    """Returns the folds on which settings are chosen. Each is a pair of row numbers: the rows to
+    fit on, and the rows to measure on.
 
     The first ``train`` examples are training rows, the others are validation rows. With validation
-    rows there is one fold. Without them, ``model`` says how many folds the training rows make, or
-    that each chatbot is a fold. A group of rows is never divided. ``seed`` draws the folds. Returns
-    none if there is only one group.
+    rows there is one fold. Without them, the training rows are divided into five folds, or into one
+    for each chatbot (``fold_by`` of ``model``). Rows of one group are in one fold. ``seed`` divides
+    the groups. The list is empty if there is only one group.
     """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
@@ -212,10 +214,11 @@ def folds_of(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses the settings of each dimension's head by agreement with people on held-out rows.
+    """A search for the settings of each dimension's head. The best settings are those whose scores
+    agree most with people's ratings of held-out rows.
 
-    ``columns`` [n, C] are the features that ``reader`` computed for the ``examples``. ``folds`` are
-    the pairs of ``folds_of``. ``seed`` is for fitting.
+    ``columns`` [n, C] are the features that ``reader`` computed for the n ``examples``. ``folds``
+    are the pairs of row numbers that ``folds_of`` returns. ``seed`` seeds the fit of an MLP.
     """
 
     reader: DialogueReader
@@ -229,7 +232,8 @@ class Search:
         return self.reader.config
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
-        """Returns every combination of the values in the grid for ``dimension``."""
+        """Returns the settings to try for the head of ``dimension``: every combination of the
+        values in its grid."""
         head = self.config.head_name(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
@@ -241,8 +245,8 @@ class Search:
         return list(ParameterGrid(grid))
 
     def best(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the settings with the highest agreement on ``dimension``. Of equal ones, the
-        first in the grid wins."""
+        """Returns the settings whose scores agree most with people on ``dimension``. Of equally
+        good settings, the first in the grid wins."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -257,11 +261,12 @@ class Search:
         return grid[best]
 
     def measure(self, dimension: Dimension, settings: Mapping[str, Any]) -> float:
-        """Returns how well heads with ``settings`` agree with people on held-out rows of
+        """Returns how well the scores of heads with ``settings`` agree with people on
         ``dimension``. The measure is Spearman's ρ, or AUC for a binary dimension.
 
-        It is the mean over folds and sources, and NaN if none of them has a value. A negative ρ is
-        a bad value, not a strong one (ORALIS tunes for positive correlation).
+        Each fold has a head of its own, which scores the rows that are held out. The result is the
+        mean over folds and sources, or NaN if no fold has a value. A negative ρ counts as bad,
+        however strong it is (ORALIS tunes for positive correlation).
         """
         values: list[float] = []
         for train, held_out in self.folds:
@@ -273,8 +278,9 @@ class Search:
     def agreement(
         self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
-        """Returns the agreement of the scores ``units`` [k] of the examples ``rows`` [k] with
-        people on ``dimension``."""
+        """Returns how well scores agree with people on ``dimension``, by the name of the statistic.
+        ``rows`` [k] are the numbers of the scored examples. ``units`` [k] are their scores on [0,
+        1]."""
         name = dimension.name
         examples = [self.examples[row] for row in rows]
         human = [example.human.get(name, np.nan) for example in examples]
@@ -285,7 +291,8 @@ class Search:
     def head(
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
-        """Returns a head of ``dimension`` with ``settings``, fitted on the examples ``rows``."""
+        """Returns a head for ``dimension`` with ``settings``. It is fitted on the examples with the
+        numbers ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
@@ -293,10 +300,13 @@ class Search:
     def calibration(
         self, dimension: Dimension, settings: Mapping[str, Any], method: str
     ) -> Calibration | None:
-        """Returns the calibration of ``dimension``, fitted by ``method`` on held-out scores. These
-        come from heads with ``settings`` that have not learnt from the rows they score. Returns
-        None if fewer than 20 rows have a score, and for an MLP classifier unless ``method`` is
-        ``isotonic``."""
+        """Returns the calibration of ``dimension``, fitted by ``method`` (``temperature``,
+        ``isotonic`` or ``none``). It is fitted on scores of held-out rows, by heads with
+        ``settings`` that were not fitted on those rows.
+
+        Returns None if ``method`` is ``none`` or if fewer than 20 held-out rows have a label. An
+        MLP classifier is calibrated only by ``isotonic``.
+        """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:
             return None
@@ -328,8 +338,8 @@ class Search:
     def _held_out(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
-        """Returns the scores [k] of labelled rows and their labels [k], both on [0, 1]. Each row is
-        scored by a head that has not learnt from it."""
+        """Returns the scores [k] of the labelled held-out rows and the labels [k] of these rows,
+        both on [0, 1]. A row is scored by a head that was not fitted on it."""
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
         scores, labelled = [], []

@@ -46,9 +46,9 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
-    """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters, and new
-    heads unless it writes answers. ``config`` are the settings of the run. ``args`` are the
-    training arguments."""
+    """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters. It also
+    has new heads, unless it writes answers. ``config`` holds the settings of the run. ``args`` are
+    the training arguments."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -65,11 +65,12 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a dataset with a row for each prompt of ``judge`` on ``examples``. An example that
-    fits into no prompt has no row, because the judge could not score it.
+    """Returns a dataset with a row for each prompt of ``judge`` about ``examples``. An example
+    whose last turn fits into no prompt has no row, because the judge could not score it.
 
-    A row has the token ids of the prompt and of its answer, the place at which the answer starts,
-    and the counts of ``beyond_window``. Rows are cached in the file ``cache``.
+    A row has ``input_ids``, the token ids of the prompt and the answer, and ``start``, the index of
+    the answer's first token. ``number`` is the index of the example. ``dropped`` and ``cut`` count
+    the example's turns that the prompt leaves out or shortens. ``cache`` is ignored.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -100,9 +101,9 @@ def _answers(
     request: ScoreRequest,
     example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
-    """Returns a pair of token ids (prompt, answer) for each prompt of ``judge`` on ``example``,
-    whose dialogue is in ``request``. Raises ConfigError if the labels answer no question
-    completely."""
+    """Returns a pair of token ids (prompt, answer) for each question of ``judge`` whose dimensions
+    all have a label in ``example``. ``request`` holds the dialogue of ``example``. Raises
+    ConfigError if there are labels, but no question has all of its own."""
     units: dict[str, float] = {}
     lacking = []
     for dimension in judge.dimensions:
@@ -124,11 +125,11 @@ def _answers(
 
 
 class AnswerCollator(JudgeCollator):
-    """Makes a batch of rows with a prompt and its answer, padded to one length T.
+    """Makes a batch of B rows, each a prompt with its answer, padded to the length T.
 
     ``input_ids`` and ``attention_mask`` have the shape [B, T]. ``logits_to_keep`` [P] are the
-    positions whose next token belongs to an answer in any row. ``labels`` [B, P] are these next
-    tokens, -1 where the token is not part of the row's answer.
+    positions that are followed by a token of an answer, in one row or more. ``labels`` [B, P] are
+    the following tokens. A label is -1 where the row itself has no answer token.
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -147,8 +148,8 @@ class AnswerCollator(JudgeCollator):
 
 
 class AnswerTrainer(JudgeTrainer):
-    """Trains a generative judge on the tokens of its answers. Validation measures the loss alone,
-    because writing the answers would take longer than the training."""
+    """A trainer for a generative judge, on the tokens of its answers. Validation measures the loss
+    alone, because writing the answers would take longer than the training."""
 
     dataset = staticmethod(answer_dataset)
     measures = False
@@ -164,9 +165,9 @@ class AnswerTrainer(JudgeTrainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the mean cross-entropy [B] of the answer of each row. ``logits`` are [B, P,
-        vocabulary], ``targets`` [B, P] are token ids, -1 for none. A long answer has the same
-        weight as a short one."""
+        """Returns the loss of each row [B]: the mean cross-entropy over the tokens of its answer.
+        So a long answer has the same weight as a short one. ``logits`` have the shape [B, P,
+        vocabulary]. ``targets`` [B, P] are token ids, and -1 where there is no answer token."""
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
             targets,
@@ -181,5 +182,5 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Does nothing with ``dataset`` and ``method``. A generative judge writes its numbers,
-        which need no calibration."""
+        """Does nothing. A generative judge writes its numbers, which need no calibration.
+        ``dataset`` and ``method`` are ignored."""

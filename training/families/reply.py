@@ -1,6 +1,6 @@
-"""Trains the reply models, which learn which user turn followed an answer. They read no ratings.
-Each of the two learns on half of the dialogues, divided by a hash of the group. A training dialogue
-is read by the model that has not learnt from it."""
+"""Trains the two reply models. A reply model learns which user turn followed an answer. It learns
+from dialogues alone, without ratings. Each model learns from one half of the training dialogues and
+is used on the other half."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _LEAST = 2  # answers: a model cannot learn from one
 
 
 def half_of(group: str, seed: int) -> int:
-    """Returns the half, 0 or 1, of the dialogues of ``group``. ``seed`` changes the halves."""
+    """Returns the number (0 or 1) of the half that all dialogues of ``group`` belong to. Another
+    ``seed`` gives other halves."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -40,12 +41,12 @@ def fit_reactions(
     seed: int,
     budget: int,
 ) -> Reactions:
-    """Trains the two reply models on ``examples``, and returns them with the vectors of the
-    reactions.
+    """Trains the two reply models on ``examples``. Returns the models, with the vectors of the
+    positive and negative reactions in the settings.
 
-    ``readings`` hold the vectors of the turns, computed by ``reader``. ``seed`` draws the halves.
-    ``budget`` is the number of tokens in a batch. Raises ConfigError if a half has too few answered
-    turns.
+    ``readings`` hold the vectors of the turns of each example, computed by ``reader``. ``seed``
+    divides the dialogues into halves. ``budget`` is the maximum number of tokens in a batch of
+    texts to encode. Raises ConfigError if a half has too few turns that a user answered.
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
@@ -84,9 +85,12 @@ def fit_reactions(
 def _pairs(
     reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
-    """Returns six tensors with a row for each assistant turn that a user answered, without the
-    opening turn: (turn, turn before it, earlier turns, measures, next turn, number of the next
-    turn's text). ``numbers`` gives equal texts one number."""
+    """Returns six tensors with a row for each assistant turn that a user answered. The opening turn
+    is left out. The tensors are the vectors of the turn, of the turn before it and of earlier
+    turns, the turn's measures, the vector of the user's answer, and the text number of that answer.
+
+    ``numbers`` [T] has the text number of each turn. Equal texts have one number.
+    """
     roles = reading.roles
     # Neither the opening turn nor the last one.
     turns = np.arange(1, max(1, min(len(roles) - 1, _MOST_TURNS)))
@@ -105,8 +109,9 @@ def _pairs(
 def train_reply(
     model: ReplyModel, pairs: Sequence[Tensor], generator: torch.Generator
 ) -> None:
-    """Trains ``model`` in place on ``pairs`` of vectors. The loss is a symmetric InfoNCE within a
-    batch. Equal replies are not negatives of each other. ``generator`` shuffles the pairs."""
+    """Trains ``model`` in place. ``pairs`` are the six tensors of ``_pairs``. The loss is a
+    symmetric InfoNCE: the other replies of a batch are the negatives, except those with the same
+    text. ``generator`` shuffles the rows."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LEARNING_RATE, weight_decay=0.05
     )

@@ -23,8 +23,9 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(slots=True)
 class Labelled:
-    """The rows with a label of one dimension: features ``x`` [n, C], labels ``y`` [n] on [0, 1],
-    ``sources`` [n], and ``weights`` [n], which give every source the same total weight."""
+    """The n rows that have a label of one dimension. ``x`` [n, C] are their features, ``y`` [n]
+    their labels on [0, 1], and ``sources`` [n] the names of their sources. ``weights`` [n] give
+    every source the same total weight."""
 
     x: Floats
     y: Floats
@@ -45,13 +46,14 @@ class Labelled:
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
     def centre(self, values: Floats) -> Floats:
-        """Returns ``values`` [n, ...] minus the mean of the row's source."""
+        """Returns ``values`` [n, ...] minus their mean over the source of the row."""
         _, numbers = np.unique(self.sources, return_inverse=True)
         differences: Floats = values - self.source_means(values)[numbers]
         return differences
 
     def deviation(self, values: Floats) -> Floats:
-        """Returns the standard deviation of ``values`` [n, ...] within sources."""
+        """Returns the standard deviation of ``values`` [n, ...] around the mean of each row's
+        source."""
         squares = np.average(self.centre(values) ** 2, axis=0, weights=self.weights)
         return np.asarray(np.sqrt(squares))
 
@@ -64,11 +66,11 @@ def fit_head(
     settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
-    """Returns the head of ``dimension``, fitted on the features ``columns`` [n, C] that ``reader``
-    computed for the ``examples``.
+    """Returns the head of ``dimension``, fitted on the ``examples`` that have a label of it.
 
-    ``settings`` are one combination of the ``grid`` of LinearConfig. ``seed`` draws folds. Raises
-    ConfigError if no example has a label, and for a logistic head if all labels are equal.
+    ``columns`` [n, C] are the features that ``reader`` computed for the examples. ``settings`` is
+    one combination of the values in the grid (LinearConfig). ``seed`` seeds the fit of an MLP.
+    Raises ConfigError if no example has a label. A logistic head also needs two different labels.
     """
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
@@ -105,11 +107,12 @@ def fit_head(
 def _ridge(
     labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
 ) -> tuple[Floats, float]:
-    """Fits a ridge regression and returns its weights [C] and bias.
+    """Fits a ridge regression and returns its weights [C] and its bias.
 
     Features and labels are centred on the mean of their source. So a judge learns what is better
-    within a source, not which source was rated higher. The bias gives a dialogue with mean features
-    the mean label.
+    within a source, not which source was rated higher. A dialogue with mean features gets the mean
+    label. ``scale`` [C] standardises the features. ``alpha`` is the penalty. ``stretch`` and
+    ``priors`` [C] are the settings ``stretch`` and ``prior_weights`` of LinearConfig.
     """
     x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
@@ -149,8 +152,8 @@ def _logistic(
 def _mlp(
     labelled: Labelled, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
-    """Returns a head whose MLP predicts whole-number classes. Labels on [0, 1] become classes by
-    Equation 1 of ORALIS, rounded."""
+    """Returns a head whose MLP predicts whole-number classes. A label on [0, 1] becomes a class by
+    Equation 1 of ORALIS, with rounding. ``scale`` [C] standardises the features."""
     network = dict(settings)
     top = network.pop("classes")
     classes = np.floor(labelled.y * top + 0.5).astype(int)

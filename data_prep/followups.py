@@ -40,10 +40,11 @@ _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itsel
 class PoolGeneration(Config):
     """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
-    Each model of ``llms`` is asked ``samples`` times for ``count`` follow-ups of each sign in
-    ``signs``. ``strategy`` is ``selfmap`` if the model that will judge proposes the pool, ``craft``
-    if other models do, and None if any model may judge. With ``craft``, ``judge`` names the model
-    that will judge.
+    A follow-up is what a user might say next. Each model of ``llms`` is asked ``samples`` times for
+    ``count`` follow-ups of each kind in ``signs``. ``signs`` has ``negative`` (the user is
+    dissatisfied), ``positive`` or both. ``strategy`` is ``selfmap`` if the only model in ``llms``
+    is also the one that will judge. ``strategy`` is ``craft`` if another model will judge, and None
+    if any model may. ``judge`` names the model that will judge, for ``craft``.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(
@@ -69,8 +70,9 @@ class PoolGeneration(Config):
 
 @dataclass(slots=True)
 class Proposal:
-    """One request to a model for follow-ups with ``sign``. ``k`` is the number of the sample.
-    ``text`` is the answer, None until it arrives."""
+    """One request to a model for follow-ups with ``sign`` (``negative`` or ``positive``). ``k``
+    numbers the requests for the same sign, from 0. ``text`` is the answer, None until it
+    arrives."""
 
     id: str
     sign: Sign
@@ -127,11 +129,12 @@ class PoolRunner(JobRunner[Proposal]):
 
 
 def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
-    """Returns the pool ``name`` of follow-ups that the models of ``config`` propose, one model
-    after another. Repeats are dropped, also if they differ in case or punctuation. Nobody has
-    reviewed the pool. Returns None if no answer has a list.
+    """Returns a pool called ``name`` with the follow-ups that the models of ``config`` propose, one
+    model after another. Follow-ups that differ only in case or punctuation count once. The pool is
+    as the models wrote it, and no person has reviewed it. Returns None if no answer has a list.
 
-    Resumes an interrupted run from the journal beside the file ``out``.
+    Answers are stored in a journal beside the file ``out``, so a second run continues an
+    interrupted one. ``out`` itself is not written.
     """
     journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
@@ -163,9 +166,9 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 
 def parse_list(answer: str) -> list[str]:
-    """Returns the utterances in the numbered or bulleted list of ``answer``, without quotation
-    marks around them. Skips lines outside the list, and long lines, which are comments of the
-    model."""
+    """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks
+    around them. Skips lines that are not items. Skips items longer than an utterance, in which a
+    model comments on its list."""
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

@@ -40,10 +40,10 @@ START_AGAIN = "Type another --out, or start again from the beginning with --over
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the journal: the answer to the question ``stage`` of the job ``id``.
+    """One line of the journal: a model's answer to the open question ``stage`` of the job ``id``.
 
-    ``cut``: whether the answer was truncated at its token limit. ``usage``: the record of its
-    Usage.
+    ``cut``: whether the answer was truncated at its token limit. ``usage``: the tokens and costs of
+    the request, as from ``Usage.to_record``.
     """
 
     id: str
@@ -68,8 +68,8 @@ def parse_answer(record: object) -> Answer:
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
     """Returns the settings of the model ``llm`` that can change its answers. A setting that names a
-    file or folder is replaced by a hash of its content. ``connection`` names settings to leave out,
-    which say where the model is served and how fast."""
+    file or folder is replaced by a hash of the content. ``connection`` names the settings to leave
+    out because they only say where the model is served and how fast."""
     settings = {}
     for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
         if name not in connection:
@@ -127,8 +127,8 @@ Receive = Callable[[J, Completion], None]
 
 
 class _Call(Generic[J]):
-    """The open questions of one round to one ``model``. ``error`` is the exception that its thread
-    raised, if any."""
+    """The requests of one round to ``model``. ``requests[i]`` is the open question of ``jobs[i]``.
+    ``error`` is the exception of the thread that sends them, None if there is none."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -140,8 +140,8 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Sends the requests to a server, in a new thread. After ``stop`` is set, the thread sends
-        no more requests. It is a daemon thread, because a server may be silent for minutes."""
+        """Sends the requests to a server, in a new thread. No further request is sent once ``stop``
+        is set. The thread is a daemon, so that a silent server cannot keep the process alive."""
 
         def until_stopped(index: int, completion: Completion) -> None:
             # even after a stop: the answer is paid for
@@ -170,11 +170,13 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Runs jobs until none has an open question.
+    """Runs jobs until none has an open question. Subclasses say what a job asks, and what an answer
+    changes.
 
-    ``active`` has the jobs with an open question. ``waiting`` has the reason for each job that
-    failed ``failures`` times in a row. The same command retries these jobs. ``usage`` and
-    ``requests`` are what this run paid for. ``cached`` counts answers from the cache in this run.
+    ``active`` has the jobs with an open question, by id. A job whose request failed ``failures``
+    times in a row is left to the next run: ``waiting`` maps its id to the reason. ``usage`` and
+    ``requests`` are what this run paid for. ``cached`` is the number of answers that came from the
+    cache. ``per_call`` is the number of requests sent to a local model at a time.
     """
 
     def __init__(
@@ -202,8 +204,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin_job(self, id: str) -> J | None:
-        """Returns a new job with the id ``id``, because the journal has an answer to it. Returns
-        None if this run has no such job."""
+        """Returns a new job with the id ``id``. Called for an answer in the journal whose job is
+        not active. Returns None if this run has no open job of this id."""
 
     @abstractmethod
     def make_request(self, job: J) -> ChatRequest:
@@ -211,26 +213,27 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def apply_answer(self, job: J, answer: Answer) -> None:
-        """Changes the state of ``job`` by ``answer``, which is new or from the journal. Removes a
-        finished job from ``active``."""
+        """Changes the state of ``job`` by ``answer``, which comes from a model or from the journal.
+        Removes the job from ``active`` if this finishes it."""
 
     def next_agent(self, job: J) -> str:
-        """Returns the name of the agent that answers next in ``job``. By default this is the only
-        agent."""
+        """Returns the name of the agent to which the open question of ``job`` goes. By default this
+        is the first agent."""
         return next(iter(self.agents.settings))
 
     def activate_jobs(self) -> None:
-        """Adds jobs to ``active``. Called before each round."""
+        """Adds jobs to ``active``. Called before each round. Does nothing by default."""
 
     def on_answer(self, job: J) -> None:
         """Called after each new answer has been applied to ``job``. Does nothing by default."""
 
     def flush(self) -> None:
-        """Makes the answers durable. Called after each round."""
+        """Syncs the journal to the disk. Called after each round."""
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, belongs to a job of this run."""
+        """Returns whether ``answer``, a line of the journal, is for a job of this run. If not, it
+        is ignored. By default, all are."""
         return True
 
     def replay_journal(self) -> None:
@@ -244,8 +247,9 @@ class JobRunner(ABC, Generic[J]):
     def run(self, progress: Callable[[], None] | None = None) -> None:
         """Sends questions until no job is active. ``progress`` is called after each answer.
 
-        Raises CostLimitError at the cost limit, and MedalError if an agent does not answer. All
-        answers so far are then in the journal, and the same command resumes.
+        Raises CostLimitError at the cost limit. Raises MedalError if an agent fails too often in a
+        row. In both cases all answers so far are in the journal, and a second run continues from
+        them.
         """
         try:
             if self.max_cost is not None:
@@ -264,8 +268,8 @@ class JobRunner(ABC, Generic[J]):
     def _run_round(self, progress: Callable[[], None]) -> None:
         """Sends the open question of each active job to its model, and waits for the answers.
 
-        If a server fails, raises its error once the other servers have answered. Raises
-        CostLimitError only if nothing was answered. If this thread is interrupted (Ctrl-C) or a
+        If one server fails, waits for the others and then raises the error. The cost limit raises
+        CostLimitError only if this round got no answer. If this thread is interrupted (Ctrl-C) or a
         local model fails, no server gets another request.
         """
         calls: dict[int, _Call[J]] = {}
@@ -312,8 +316,8 @@ class JobRunner(ABC, Generic[J]):
 
     def _receive(self, job: J, completion: Completion) -> None:
         """Counts ``completion``, writes it to the journal and applies it to ``job``. A failed
-        request leaves the job open. After ``failures`` failures in a row, the job waits for the
-        next run."""
+        request is not written, and the job stays open. After ``failures`` failed requests in a row,
+        the job is left to the next run."""
         agent = self.next_agent(job)
         usage = completion.usage
         if usage.from_cache:

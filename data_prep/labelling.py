@@ -57,12 +57,14 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns ``row`` with labels for ``dimensions`` from ``judgement``, and the judgement's
-    comments and signature. Each label has one value for each of ``repeats``, None for an answer
-    without a number. Earlier labels of ``row`` are appended to ``extra["earlier_labels"]``.
+    """Returns ``row`` with the labels, the comments and the name of the judge that made
+    ``judgement``. Each of ``dimensions`` gets a label with ``repeats`` values, one for each answer
+    of the judge. A value is None if the answer had no number. A dimension without any number gets
+    no label.
 
-    ``extra["label_failure"]`` says why a label is missing. If all labels are missing, nothing else
-    changes.
+    Labels that ``row`` had before move to the end of ``extra["earlier_labels"]``.
+    ``extra["label_failure"]`` says why a label is missing. If no dimension gets a label, only this
+    field changes.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
     scales = {}
@@ -103,8 +105,9 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns the field ``earlier_labels`` for ``extra``: the list in ``row.extra`` with the
-    current labels of ``row`` appended. Returns an empty mapping if the row has no labels."""
+    """Returns ``{"earlier_labels": [...]}`` to merge into ``row.extra``. The list has the entries
+    that are there already, and at its end the current labels of ``row``. Returns an empty mapping
+    if the row has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -114,15 +117,16 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """Returns the faults of the user that ``check`` found, in the rubric's order. These are the
-    dimensions with a score of at least 0.5."""
+    """Returns the names of the faults that ``check`` found in the simulated user, in the rubric's
+    order. A fault counts if its score is at least 0.5."""
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
 def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with the result of ``check`` in its ``extra``. If the user is malformed, it
-    is ``malformed`` (``reasons``, ``comments``, ``by``). Otherwise it is ``user_check`` (``by``,
-    and ``failure`` if the check is incomplete)."""
+    """Returns ``row`` with the result of ``check``, the judgement of its user, in ``extra``. For a
+    malformed user this is a field ``malformed`` with ``reasons``, ``comments`` and the judge
+    ``by``. Otherwise it is a field ``user_check`` with ``by``, and ``failure`` if the check is
+    incomplete."""
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -177,12 +181,14 @@ def label_file(
     """Labels the dialogues in ``file`` with ``judge`` and writes the results to the folder ``out``.
     Returns the counts, and the report of the judge's scores.
 
-    ``user_judge`` finds malformed users first. If it is None, users are not checked. If ``judge``
-    is None, only users are checked, rows keep their labels, and the report is of ``user_judge``.
-    ``min_coverage`` is the minimum share of users with a verdict. ``overwrite`` starts again.
-    ``retry_failed`` asks again about failed rows. ``reading`` has the options for reading ``file``,
-    which is read several times. Raises CoverageError if too few users have a verdict, and the
-    errors of score_to_file.
+    ``user_judge`` first finds malformed simulated users, whose dialogues are not labelled. None
+    skips this check. If ``judge`` is None, only users are checked: rows keep their labels, and the
+    report is about ``user_judge``. One of the two judges must be given. ``min_coverage`` is the
+    minimum share of users with a verdict. It does not apply to labels. ``overwrite`` discards the
+    judgements of an earlier run. ``retry_failed`` asks again about the rows that failed in it.
+    ``reading`` says how to read ``file``, which is read several times.
+
+    Raises CoverageError if too few users have a verdict, and all errors that score_to_file raises.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
@@ -234,12 +240,12 @@ def write_and_count_rows(
     folder: Path,
     summary: Summary,
 ) -> None:
-    """Writes ``rows`` to labelled.jsonl, malformed.jsonl and unlabelled.jsonl in ``folder``, and
-    counts the rows in ``summary``.
+    """Writes each of ``rows`` to labelled.jsonl, malformed.jsonl or unlabelled.jsonl in ``folder``,
+    and counts it in ``summary``.
 
-    ``checks`` maps a row id to the judgement of the user, None if users were not checked.
-    ``judgements`` maps a row id to the judgement of the dialogue, None if rows keep their labels.
-    Raises MedalError if a row has no judgement.
+    ``checks`` maps a row id to the judgement of the user. None means that users were not checked.
+    ``judgements`` maps a row id to the judgement of the dialogue. None means that rows keep the
+    labels that they have. Raises MedalError if a row has no judgement.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}
@@ -268,9 +274,9 @@ def write_and_count_rows(
 
 
 def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns a figure of the share of malformed users, and of each reason, by language and user
-    model (MEDAL, Figure 7). The intervals are Wilson's. ``users`` are the entries in
-    report.json."""
+    """Returns a figure with two or more panels: the share of malformed users, and the share with
+    each fault. A panel has a bar with Wilson's interval for each language and user model (MEDAL,
+    Figure 7). ``users`` are the entries of ``users`` in report.json."""
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}
@@ -296,11 +302,13 @@ def _judgement_of(
 
 
 class Summary:
-    """The counts of a run with ``repeats`` answers on each of ``dimensions``.
+    """Counts of a labelling run that asks for ``repeats`` answers on each of ``dimensions``.
 
-    ``kinds`` counts rows by file, ``failures`` by reason. ``users`` has an entry for each checked
-    row. ``deviations`` has, for each dimension, the standard deviation over the repeats of each
-    dialogue with two answers or more. Its denominator is n - 1 (MEDAL does not name one).
+    - ``kinds``: kind of row (``labelled``, ``malformed``, ``unlabelled``) -> number of rows.
+    - ``failures``: reason -> number of failed judgements.
+    - ``users``: one entry for each row whose user was checked.
+    - ``deviations``: dimension -> for each dialogue with two or more answers, their standard
+      deviation. Its denominator is n - 1, because MEDAL does not name one.
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -323,7 +331,8 @@ class Summary:
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_judgement(self, judgement: Judgement) -> None:
-        """Counts the failure of ``judgement``, and the deviations over its repeats."""
+        """Counts ``judgement`` if it failed, and adds the standard deviations over its repeated
+        answers."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         for name, details in judgement.details.items():
@@ -333,9 +342,9 @@ class Summary:
                 self.deviations[name].append(stdev(numbers))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the counts for report.json. ``std_over_repeats`` has, for each dimension, the
-        mean over dialogues of the standard deviation over repeats, smallest first (MEDAL, Table
-        3)."""
+        """Returns the counts for report.json. With repeats, ``std_over_repeats`` maps a dimension
+        to the mean standard deviation over repeats and the number of dialogues in this mean (MEDAL,
+        Table 3). The dimension with the smallest deviation is first."""
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
@@ -356,8 +365,9 @@ class Summary:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields two tables: the deviations over repeats (MEDAL, Table 3), and the shares of
-        malformed users by language and user model (Figure 7). An empty table is left out."""
+        """Yields up to two tables: the standard deviations over repeats (MEDAL, Table 3), and the
+        shares of malformed users by language and user model (Figure 7). Leaves out a table without
+        rows."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

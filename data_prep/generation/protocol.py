@@ -75,10 +75,11 @@ _VERDICT_SCHEMA = closed_schema(
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt`` is a prompt file (models/prompted/prompt.py),
-    or the fields of one. ``tries`` is the most attempts at a user's message if the user judge
-    rejects them. ``enforce`` requires a JSON verdict of the user judge if the backend supports it,
-    for models that do not keep to "Yes." and "No."."""
+    """How one kind of message is sampled. ``prompt`` is the name or path of a prompt file
+    (models/prompted/prompt.py), or a mapping with the content of a prompt file. ``tries`` is the
+    maximum number of attempts at one user message, which is written again if the user judge rejects
+    it. ``enforce`` is for user judges that do not keep to "Yes." and "No.": it forces a JSON
+    verdict, if the backend can do that."""
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
@@ -98,9 +99,10 @@ class GenerateConfig(Config):
     """Settings of a generation run. The defaults are MEDAL's (appendix C.2).
 
     For each seed context and language, each user model writes one first message, and every chatbot
-    gets this message. ``max_turns`` counts the messages of both sides. ``at_once`` is the number of
-    dialogues in progress at a time, which bounds the memory. ``per_call`` is the number of requests
-    sent to a local model at a time. A kill loses at most these.
+    answers the same message. ``max_turns`` is the maximum number of messages in a dialogue,
+    counting both sides. ``at_once`` is the number of dialogues in progress at a time. A lower
+    ``at_once`` needs less memory. ``per_call`` is the number of requests sent to a local model at a
+    time. If the process is killed, at most ``per_call`` answers of a local model are lost.
     """
 
     name: str
@@ -165,8 +167,8 @@ def parse_utterance(answer: str) -> tuple[str, bool]:
     """Returns the message in ``answer``, an answer of a user agent, and whether it ends the
     dialogue.
 
-    Removes a label such as ``user:`` before the message and quotation marks around it. Never
-    removes letters of the message.
+    END_OF_DIALOGUE, a label such as ``user:`` before the message and quotation marks around it are
+    not part of the message.
     """
 
     text = _unwrap(without_thinking(answer))
@@ -185,11 +187,11 @@ def _unwrap(text: str) -> str:
 
 
 def parse_verdict(answer: str) -> tuple[bool | None, str]:
-    """Returns the verdict in ``answer``, an answer of the user judge, and its reason. The verdict
-    is True (accepted), False (rejected), or None if it cannot be read.
+    """Returns the verdict in ``answer``, an answer of the user judge, and the reason for the
+    verdict. The verdict is True (accepted), False (rejected), or None if the answer has neither.
 
     ``Yes.`` accepts, and ``No. reason`` rejects (MEDAL, Table 10). A JSON object with the fields
-    verdict and reason is read too, even if it is truncated after the verdict.
+    verdict and reason is also accepted, even if it is truncated after the verdict.
     """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
@@ -204,11 +206,11 @@ def parse_verdict(answer: str) -> tuple[bool | None, str]:
 
 @dataclass(slots=True)
 class DialogueState:
-    """A dialogue in progress. If ``chatbot`` is None, it is only a first message. All chatbots
-    share it once the user judge accepts it.
+    """A dialogue in progress, or a first message in progress. In a first message, ``chatbot`` is
+    None: once the user judge accepts it, one dialogue with each chatbot begins with it.
 
-    - ``tries``: the number of attempts at each accepted user turn.
-    - ``rejections``: the rejected attempts at the current turn, as lines of rejected.jsonl.
+    - ``tries``: for each accepted user turn, the number of attempts at it.
+    - ``rejections``: the rejected attempts at the current turn, as records of rejected.jsonl.
     - ``cut``: the indices of turns that were truncated at their token limit.
     - ``candidate``: the message that waits for the user judge, and whether it ends the dialogue.
     - ``ended``: ``user`` if the user wrote END_OF_DIALOGUE, ``cap`` at the limit of turns, and
@@ -266,8 +268,8 @@ class DialogueState:
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
         """Applies ``answer``, the answer of the next agent. ``cut`` says whether the answer was
-        truncated. If a user's message is rejected, returns the line of rejected.jsonl. Otherwise
-        returns None."""
+        truncated. Returns the record for rejected.jsonl if the answer rejects a user's message, or
+        is a message that a rule rejects. Otherwise returns None."""
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
             return None
@@ -299,8 +301,9 @@ class DialogueState:
         by: str,
         readable: bool = True,
     ) -> dict[str, Any]:
-        """Rejects the candidate for ``reason``. ``by`` is ``rule`` or ``judge``. Ends the dialogue
-        if this was the last attempt at the turn. Returns a line of rejected.jsonl."""
+        """Rejects the candidate for ``reason``, and returns the record for rejected.jsonl. ``by``
+        is ``rule`` or ``judge``. ``readable`` is False if the judge's answer was neither yes nor
+        no. Ends the dialogue if no attempt at the turn is left."""
         rejection = {
             "id": self.id,
             "turn": len(self.turns),
@@ -367,10 +370,11 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """Returns the prompts that ``config`` names, by setting: ``first_turn``, ``later_turns``,
-    ``check`` and ``reply``.
+    """Returns the prompts that ``config`` names: a mapping with the keys ``first_turn``,
+    ``later_turns``, ``check`` and ``reply``.
 
-    Raises ConfigError if a prompt uses an unknown value.
+    Raises ConfigError if a prompt has a placeholder that is not available in its setting, or if
+    ``reply`` has a part ``user``, because a chatbot gets the dialogue as a chat.
     """
     prompts = {}
     for name, values in _PROMPTS.items():
@@ -385,8 +389,9 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request for the next answer in ``state``, filled into one of ``prompts``. Its
-    seed depends only on the seed of the run, the dialogue, the turn, the attempt and the step."""
+    """Returns the request for the next answer in ``state``, made with one of ``prompts``. The seed
+    of the request depends only on the run's seed, the dialogue, the turn, the attempt and the
+    step."""
     config = state.config
     schema = None
     values: dict[str, str | None] = asdict(state.context)
@@ -433,8 +438,8 @@ def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatReques
 
 
 def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
-    """Returns the rejected attempts at the current turn, with the names that the user agent's
-    prompt uses."""
+    """Returns one mapping for each rejected attempt at the current turn: ``rejected``, the text,
+    and ``feedback``, the reason. The user agent's prompt uses these names."""
     attempts: list[dict[str, str | None]] = []
     for rejection in state.rejections:
         text = " ".join(rejection["text"].split()) or "(an empty message)"

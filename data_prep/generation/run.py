@@ -53,11 +53,11 @@ _CONNECTION = {
 
 
 class Outputs:
-    """The folder of one run. This process locks it until ``close``. ``record`` holds the settings
+    """The folder of one run, locked by this process until ``close``. ``record`` has the settings
     that change dialogues, and is written to run.json.
 
-    ``overwrite`` removes the files of an earlier run. Raises MedalError if another process uses the
-    folder, or if its run.json differs from ``record``.
+    ``overwrite`` removes the files of an earlier run. Without it, raises MedalError if run.json has
+    other settings than ``record``. Raises MedalError if another process uses the folder.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Outputs:
             self._resources = resources.pop_all()
 
     def _earlier_record(self) -> dict[str, Any]:
-        """Returns the content of run.json, empty in a new folder. Raises MedalError if the folder
-        has such files of another program. It does not remove them."""
+        """Returns the content of run.json, or an empty mapping in a new folder. Raises MedalError
+        if the folder has files of these names that ``medal generate`` did not write."""
         path = self.folder / RECORD
         record: Any = {}
         if path.exists():
@@ -103,8 +103,9 @@ class Outputs:
 
     @contextmanager
     def rebuild_files(self) -> Iterator[None]:
-        """Within this context, ``write_line`` writes to new files of dialogues and rejections. At
-        the end they replace the old files. Later lines are appended to them."""
+        """Context in which dialogues.jsonl and rejected.jsonl are written anew. At its end, the new
+        files replace the old ones. ``write_line`` needs it first, and afterwards appends to the new
+        files."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -114,7 +115,8 @@ class Outputs:
             self.flush()
 
     def write_line(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Writes ``line`` to its file: a rejected user turn, or a finished dialogue."""
+        """Writes a finished dialogue to dialogues.jsonl, or the record of a rejected user turn to
+        rejected.jsonl."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(json_line(line))
 
@@ -129,14 +131,15 @@ class Outputs:
 
 
 class GenerationCounts:
-    """Counts of all answers in the folder, by this run and earlier runs.
+    """Counts over all answers in the folder, of this run and of earlier runs.
 
-    - ``ended``: number of finished dialogues by how they ended.
-    - ``first``: number of first messages by the number of attempts until one was accepted. The key
-      0 counts first messages that were never accepted. ``later``: the same for later user turns.
-    - ``user_turns``: number of ``accepted`` and ``rejected`` attempts. Of the rejected attempts,
-      ``by_rule`` were rejected without the judge, and ``unreadable`` had neither yes nor no.
-    - ``usage``: sums by agent.
+    - ``ended``: way in which a dialogue ended -> number of finished dialogues.
+    - ``first``: number of attempts -> number of first messages that were accepted after so many.
+      The key 0 has the number of first messages that were never accepted.
+    - ``later``: the same for later user turns.
+    - ``user_turns``: number of ``accepted`` and ``rejected`` attempts. Of the rejected ones,
+      ``by_rule`` were rejected without asking the judge, and ``unreadable`` got neither yes nor no.
+    - ``usage``: agent -> its number of requests, and the sums of its tokens and costs.
     """
 
     def __init__(self) -> None:
@@ -169,15 +172,17 @@ class GenerationCounts:
 
 
 class GenerationRun(JobRunner[DialogueState]):
-    """One run of ``config``, which resumes from its folder. Dialogues are started in the order of
-    context, user, chatbot. At most ``config.at_once`` are active.
+    """One run of ``config``. It continues from the answers that earlier runs left in
+    ``config.out``. Dialogues are started in the order of context, user and chatbot. At most
+    ``config.at_once`` are in progress.
 
-    Only ``chatbots`` speak in this run (default: all). Dialogues of other chatbots in the folder
-    stay. ``openers`` maps the id of a first message to its context and user. ``accepted`` and
-    ``failed`` hold the first messages that were accepted, and that failed. ``done`` holds the ids
-    of finished dialogues.
+    Only the chatbots named in ``chatbots`` speak in this run (default: all). Dialogues with other
+    chatbots that are in the folder stay there. ``max_cost`` is a limit in US dollars. ``openers``
+    maps the id of each first message to its context and user. ``accepted`` and ``failed`` have the
+    first messages that the user judge accepted, and the ids of those without an accepted attempt.
+    ``done`` has the ids of finished dialogues.
 
-    Raises ConfigError if a prompt does not fit or a chatbot is unknown, and MedalError if the
+    Raises ConfigError if a prompt does not fit or a chatbot is unknown. Raises MedalError if the
     folder was made with other settings.
     """
 
@@ -230,7 +235,8 @@ class GenerationRun(JobRunner[DialogueState]):
         self._next = iter(self.openers)
 
     def _settings(self) -> dict[str, object]:
-        """Returns all settings that change a dialogue, except agents and contexts."""
+        """Returns the settings that change a dialogue, except those of the models and the contexts,
+        which the caller adds."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,
@@ -248,8 +254,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return len(self.openers) * len(self.speaking) + of_silent
 
     def ordered_ids(self) -> Iterator[str]:
-        """Yields the ids of all dialogues in order, also of chatbots that do not speak in this
-        run."""
+        """Yields the ids of all dialogues in the order of context, user and chatbot. Includes
+        chatbots that do not speak in this run."""
         for opener in self.openers:
             for chatbot in self.chatbots:
                 yield f"{opener}--{chatbot}"
@@ -297,8 +303,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Adds first messages and dialogues, so that at most ``config.at_once`` dialogues are
-        active. A first message counts as all dialogues that will begin with it."""
+        """Starts first messages and dialogues until ``config.at_once`` dialogues are in progress. A
+        first message counts as the dialogues that will begin with it, one for each chatbot."""
         share = len(self.speaking)
         load = 0
         for state in self.active.values():
@@ -311,8 +317,8 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _start_dialogues(self, opener: DialogueState) -> int:
-        """Adds the dialogues that begin with ``opener``, an accepted first message, except those
-        that exist already. Returns the number that it added."""
+        """Starts one dialogue for each chatbot with ``opener``, an accepted first message. Skips
+        dialogues that are finished or in progress. Returns how many it started."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)
@@ -322,8 +328,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply_answer(self, job: DialogueState, answer: Answer) -> None:
-        """Applies ``answer`` to the dialogue ``job`` and counts it. Writes the rejection or the
-        finished dialogue that results."""
+        """Applies ``answer`` to the dialogue ``job`` and counts it. If the answer rejects a message
+        or finishes the dialogue, writes the rejection or the dialogue to its file."""
         counts = self.counts
         agent = job.next_agent
         rejection = job.apply_answer(answer.answer, answer.cut)

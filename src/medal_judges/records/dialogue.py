@@ -123,8 +123,10 @@ class Dialogue:
 
     ``lang`` is a language code, ``und`` if unknown. ``models`` maps ``user`` and ``assistant`` to
     the names of the speakers. ``context`` holds what a generated dialogue started from: scene,
-    persona, gender and affect (MEDAL, section 3). As in real logs, one role may have two turns in a
-    row, turns may be empty, and the last turn may be the user's.
+    persona, gender and affect (MEDAL, section 3). ``meta`` holds any other data of the user's file.
+
+    Real logs are irregular, so this is allowed: one role has two turns in a row, a turn is empty,
+    or the last turn is the user's.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
@@ -190,8 +192,8 @@ class Dialogue:
         return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the dialogue as a JSON object in the line format. Empty optional fields are left
-        out."""
+        """Returns the dialogue as a JSON object, a line of our JSONL format. Empty optional fields
+        are left out."""
         record: dict[str, Any] = {
             "id": self.id,
             "lang": self.lang,
@@ -206,9 +208,9 @@ class Dialogue:
 
 
 def parse_dialogue_line(record: object) -> Dialogue:
-    """Returns the dialogue in ``record``, a JSON object in the line format. Its turns are under
-    ``dialogue`` or ``turns``. Raises RecordError that names the field if one is missing or
-    malformed. ``medal_judges.parse_dialogue`` reads other forms too."""
+    """Returns the dialogue in ``record``, a JSON object in the form that ``Dialogue.to_record``
+    returns. Its turns are under ``dialogue`` or ``turns``. Raises RecordError that names the field
+    if one is missing or malformed. ``medal_judges.parse_dialogue`` reads other forms too."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

@@ -20,10 +20,13 @@ EQUAL = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A named scale from ``low`` to ``high``.
+    """One aspect that a judge scores, with its scale from ``low`` to ``high``.
 
-    ``good`` is the better end of the scale: ``high`` for overall, ``low`` for an issue (label 1:
-    the dialogue has the issue). The score of a ``binary`` dimension is the probability of label 1.
+    ``kind`` says which values the scale has. ``ordinal``: whole numbers. ``continuous``: any
+    numbers. ``binary``: 0 and 1, where the score is the probability of 1. ``good`` is the better
+    end of the scale. It is ``high`` for a dimension such as overall. It is ``low`` for an issue,
+    where 1 means that the dialogue has the issue. ``definition`` is the text that explains the
+    dimension to annotators and language models.
 
     >>> Dimension("overall", "ordinal", 1, 5).levels
     (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -65,7 +68,7 @@ class Dimension:
 
     @property
     def tolerance(self) -> float:
-        """The distance up to which two scores count as equal."""
+        """The largest difference between two scores that still count as equal."""
         return EQUAL * (self.high - self.low)
 
     def to_unit(self, value: float) -> float:

@@ -1,6 +1,7 @@
 """Joins labels with the scores of the same chat.
 
-Id and, if both sides have it, a hash of the chat's roles and words must be equal.
+A label and a score are of the same chat if their ids are equal and their hashes of the chat's roles
+and words are equal. If one of them has no hash, the id alone decides.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ _NAMED = 5  # ids in a message
 
 
 class ScoreKey(NamedTuple):
-    """The chat and the turn that a score rates. ``turn`` is None if the score rates the whole
-    dialogue. ``chat`` is the ``Dialogue.chat_hash`` of the turns up to ``turn``, None if
-    unknown."""
+    """What a score rates: the dialogue with this ``id``, or the turn with index ``turn`` in it
+    (None: the whole dialogue).
+
+    ``chat`` is the ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown. ``system``
+    is the name of the chatbot.
+    """
 
     id: str
     turn: int | None
@@ -39,10 +43,11 @@ class JoinedLabels:
     """The result of ``join_labels``. ``score_rows`` has one list for each label: the indices of the
     scores that were joined to the label.
 
-    A label without scores is also in one of three lists. ``of_other_chats``: scores have its id,
-    but rate other chats. ``repeated``: an earlier label took the scores of its chat. ``absent``: no
-    score has its id. ``by_id`` counts the scores that were joined by id alone, because the score or
-    the label has no chat.
+    A label that was joined to no score is also in one of three lists. ``absent``: no score has the
+    label's id. ``of_other_chats``: scores have the id, but none is known to rate the same chat.
+    ``repeated``: scores rate the same chat, but all of them were joined to earlier labels.
+    ``by_id`` counts the scores that were joined by id alone, because the score has no hash or the
+    label has no turns.
     """
 
     score_rows: list[list[int]] = field(default_factory=list)
@@ -52,9 +57,9 @@ class JoinedLabels:
     by_id: int = 0
 
     def notes(self, name: str) -> list[str]:
-        """Returns a sentence for each reason why labels of the file ``name`` were left out or
-        joined by id alone. Raises MedalError if the share of labels of other chats is above
-        MOST_OTHER."""
+        """Returns a sentence for each reason why labels were left out or joined by id alone.
+        ``name`` is the file of the labels. Raises MedalError if more than a share of MOST_OTHER of
+        the labels are of other chats."""
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
         other_ids = _list_ids(self.of_other_chats)
@@ -83,12 +88,12 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds the scores of each label in ``labels``: the scores with the label's id and chat.
+    """Finds for each of ``labels`` the scores of the same chat. Their order is ignored.
 
-    A reader of files adds a number to a repeated id (``d1#2``). Here ``d1#2`` counts as ``d1``, and
-    the hash of the chat tells which score belongs to which label. The order of rows is ignored. If
-    a score or a label has no hash, a repeated id is not joined. ``may_meet`` can exclude pairs of a
-    label and a score, such as pairs of different turns.
+    Files may repeat an id, and the reader then numbers it (``d1#2``). Here ``d1#2`` counts as
+    ``d1``, and the hash of the chat tells which score belongs to which label. If the score or the
+    label has no hash, a label with a repeated id is not joined. ``may_meet`` returns False for a
+    label and a score that must not be joined, such as two of different turns.
     """
     first_ids = _unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
@@ -123,9 +128,9 @@ def join_labels(
 
 
 def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Maps each of ``ids``, and each id of ``scores``, to the id without the number that a reader
-    of files added: ``d1#2`` to ``d1``. The number is dropped only if the id without it occurs
-    too."""
+    """Returns a mapping from each of ``ids``, and from each id of ``scores``, to the id without the
+    number that a reader of files added: ``d1#2`` to ``d1``. The number is dropped only if ``d1``
+    occurs too."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:

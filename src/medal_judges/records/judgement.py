@@ -49,14 +49,16 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """How much each turn added to the score of one dimension. ``baseline`` plus the sum of
-    ``turns`` is ``value``. All are in ``unit``.
+    """How much each turn added to the score of one dimension.
 
-    ``baseline`` is the value of a dialogue of average training turns. For a judge without training
-    data it is the middle of the scale. So a turn above 0 raised the score, and a turn below 0
-    lowered it. A turn that the judge did not see is 0. ``causes`` are the features that cost most
-    in the costliest turn, the largest cost first. It is empty if the judge has no features, or if
-    the turn's embedding cost over four times as much as any feature.
+    ``turns`` has one number for each turn. A positive number raised the score, and a negative
+    number lowered it. It is 0 for a turn that the judge did not see. ``baseline`` is the value for
+    a dialogue of average training turns. For a judge without training data it is the middle of the
+    scale. ``value`` is the sum of ``baseline`` and ``turns``. ``unit`` says what these numbers are,
+    such as raw scores or logits.
+
+    ``causes`` are the features that moved the costliest turn most towards the bad end of the scale,
+    the largest effect first. Small effects are left out, so ``causes`` may be empty.
     """
 
     turns: tuple[Number, ...]
@@ -88,7 +90,8 @@ def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str
 
 
 def filled_details(**values: Any) -> dict[str, Any]:
-    """Returns ``values`` without those that are None or empty. Tuples become lists, as in JSON."""
+    """Returns ``values`` as a dict, without those that are None or empty. Tuples become lists, as
+    in JSON."""
     details = {}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -108,31 +111,32 @@ class Judgement:
       limit is reached), so the same command scores the row again.
     - ``distributions``: the probability of each level of an ordinal or binary dimension.
     - ``contributions``: how much each turn added to a score.
-    - ``truncated_turns``: number of turns that did not fit into the judge's window.
+    - ``truncated_turns``: number of turns that did not fit into the judge's context window.
       ``cut_turns``: number of turns of which only a part fitted.
       ``left_out_turns``: number of turns that the judge's settings leave out.
       ``shortened_turns``: number of turns of which the judge read a summary.
-    - ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers,
-      ``cached_tokens`` prompt tokens from the backend's cache. ``seconds`` is the time of the
-      model, ``money`` is in US dollars.
+    - ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers.
+      ``cached_tokens`` counts prompt tokens from the backend's cache. ``seconds`` is the time of
+      the model. ``money`` is in US dollars.
     - ``unknown_language``: the dialogue's language, if the judge does not support it.
       ``detected_language``: the dialogue's language, if it was detected.
     - ``meta``: metadata copied from the dialogue (``--keep``).
     - ``chat``: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
       ``input``: a hash of everything the judge read, by which ``medal score`` finds changed chats.
     - ``reading``: the options with which the chats were read, on the first line of a file.
-    - ``dimensions``: name, scale and better end of each score. A file repeats them only on change.
+    - ``dimensions``: name, scale and better end of each score. In a file, a line has them only if
+      they differ from the line before.
     - ``details``: dimension -> further facts, by these names:
 
-        value: the number in the answer, pooled over repeats
+        value: the number in the answer (the mean, if the question was asked several times)
         expected, spread: mean and standard deviation of the distribution over ratings
-        interval: the two ends between which 9 in 10 human ratings of such a score are
+        interval: [low, high], between which 9 in 10 human ratings of such a dialogue are
         mass: the probability of all ratings together, before normalisation
         samples: the number of answers in which ratings were counted
         raw: the judge's number before it was mapped onto the scale
-        selected: follow-ups that all selection runs chose (0: all are used)
+        selected: the number of follow-ups that every selection run chose (0: all are used)
         parsed: how the answer was read
-        repeats: one number for each of several answers
+        repeats: the number in each answer, if the question was asked several times
         members: the scores by the members of a hybrid
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
@@ -173,9 +177,9 @@ class Judgement:
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
-        """Returns the judgement as a JSON object. Empty optional fields are left out.
-        ``dimensions`` are left out if they equal ``before``, the dimensions of the previous
-        line."""
+        """Returns the judgement as a JSON object. Empty optional fields are left out. ``before``
+        are the dimensions of the previous line. If the judgement has the same dimensions,
+        ``dimensions`` is left out."""
         record = {name: getattr(self, name) for name in _ALWAYS}
         record |= {
             name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)
@@ -197,8 +201,9 @@ def empty_judgement(
     reason: str,
     turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement by ``judge`` in which ``dimensions`` have no scores, with ``reason`` as
-    its failure. With ``turn``, it is of this turn, which must be the last one of ``dialogue``."""
+    """Returns a judgement by ``judge`` without scores: each of ``dimensions`` has None. ``reason``
+    is its ``failure``. ``turn`` is the index of the turn to score, which is the last turn of
+    ``dialogue``. None: the whole dialogue."""
     return Judgement(
         dialogue.id,
         judge,
@@ -211,9 +216,9 @@ def empty_judgement(
 
 
 def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judgement:
-    """Returns the judgement in ``record``, a JSON object. Ignores unknown fields. A record without
-    dimensions gets ``before``, the dimensions of the previous line. Raises RecordError that names
-    the field if one is missing or malformed."""
+    """Returns the judgement in ``record``, a JSON object. Ignores unknown fields. ``before`` are
+    the dimensions of the previous line, which a record without dimensions gets. Raises RecordError
+    that names the field if one is missing or malformed."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
@@ -243,10 +248,10 @@ def judgement_parser() -> Callable[[object], Judgement]:
 def to_records(
     judgements: Iterable[Judgement], before: tuple[Dimension, ...] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Yields ``judgements`` as the JSON objects of a file's lines.
+    """Yields ``judgements`` as JSON objects, one for each line of a file.
 
-    A line holds its dimensions only if the previous line has others. ``before``: the dimensions of
-    the line before the first.
+    A line holds its dimensions only if they differ from the line before. ``before``: the dimensions
+    of the line that precedes these lines, empty at the start of a file.
     """
     for judgement in judgements:
         yield judgement.to_record(before)

@@ -90,12 +90,13 @@ Range = Annotated[tuple[Number, Number], AfterValidator(_require_order)]
 
 @dataclass(frozen=True, slots=True)
 class LabelledDialogue:
-    """One line of a labelled file.
+    """A dialogue with its labels, which is one line of a labelled file.
 
     At level ``turn`` the labels rate the last turn of ``dialogue``. ``labels`` maps a dimension to
-    one value per annotator, on the source's own ``scales``. All rows that were made from one
-    conversation have the same ``group``, in every file. Splits and leak checks keep a group
-    together, and statistics treat it as one cluster. ``extra`` holds the other fields of the line.
+    one value per annotator. The values are on the source's scales, which ``scales`` holds. Rows
+    that were made from one conversation have the same ``group``, in every file. Rows of a group are
+    in the same split, and statistics treat them as one cluster. ``extra`` holds the other fields of
+    the line.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
@@ -139,7 +140,7 @@ class LabelledDialogue:
         return any(value is not None for value in self.labels.get(dimension, ()))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the row as a JSON object in the line format."""
+        """Returns the row as a JSON object, a line of our JSONL format."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,
@@ -161,8 +162,8 @@ KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue in ``record``, a JSON object in the line format. A row without
-    ``group`` gets its own id as group.
+    """Returns the labelled dialogue in ``record``, a JSON object in the form that
+    ``LabelledDialogue.to_record`` returns. A row without ``group`` gets its own id as group.
 
     Raises RecordError that names the field if one is missing or malformed, or if a label is outside
     its scale.

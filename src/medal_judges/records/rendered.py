@@ -1,4 +1,4 @@
-"""What a network reads of a dialogue."""
+"""RenderedDialogue: a dialogue as the input of a neural network."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class RenderedDialogue(NamedTuple):
-    """The input of a network for one dialogue: the ``text`` of the turns that fit into the window,
-    and its token ``ids``. ``dropped`` counts the turns that do not fit. ``cut`` counts the turns of
-    which only a part fits."""
+    """A dialogue as the input of a neural network: the ``text`` of the turns that fit into its
+    context window, and the token ``ids`` of this text. ``dropped`` counts the turns that do not
+    fit. ``cut`` counts the turns of which only a part fits."""
 
     text: str
     ids: list[int]

@@ -50,9 +50,9 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Returns the signature that ``text`` spells. Ignores unknown keys, which a newer version
-        may have written. A ``text`` without a ``judge:`` pair is taken as the judge's name. Raises
-        MedalError if the seed is not a whole number."""
+        """Returns the signature whose text form (``judge:length|seed:0``) is ``text``. Ignores
+        unknown keys, which a newer version may have written. A ``text`` without a ``judge:`` pair
+        is taken as the judge's name. Raises MedalError if the seed is not a whole number."""
         pairs: dict[str, Any] = dict(
             part.split(":", 1) for part in text.split("|") if ":" in part
         )

@@ -42,8 +42,9 @@ Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]
 
 
 def parse(kind: type[T], record: object, field: str = "") -> T:
-    """Returns the JSON object ``record`` as the dataclass ``kind``. Absent and null fields get
-    their defaults. ``field`` is the path of ``record`` within a larger object, for errors.
+    """Returns the JSON object ``record`` as an instance of the dataclass ``kind``. Absent and null
+    fields get their defaults. ``field`` is the path of ``record`` within a larger object, for
+    errors.
 
     Raises RecordError that names the field if one is missing, malformed or unknown.
     """
@@ -84,8 +85,9 @@ def _validator_and_fields(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[s
 
 
 def parse_number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float. Raises RecordError if it is not a number (a boolean is none),
-    is NaN, or is as large as LARGEST. The error names ``field`` and what was ``expected``."""
+    """Returns ``value`` as a float. Raises RecordError if it is not an int or a float, is NaN, or
+    is not between -LARGEST and LARGEST. A boolean does not count as a number. The error names
+    ``field`` and what was ``expected``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     if not abs(value) < LARGEST:

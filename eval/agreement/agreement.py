@@ -55,9 +55,12 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator, compared with the others on the ``rows`` that both answered. ``bias``: the
-    annotator's mean minus the mean of the others. ``reliability``: Spearman's correlation with the
-    mean of the others. ``constant``: the annotator's only answer, if it is always the same."""
+    """One annotator, compared with the mean of the other annotators on the ``rows`` that both have.
+
+    ``bias``: the annotator's mean minus the mean of the others. ``reliability``: Spearman's
+    correlation with the mean of the others. ``constant``: the annotator's only answer, if it is
+    always the same.
+    """
 
     name: str
     rows: int
@@ -71,9 +74,10 @@ class Agreement:
     """How well annotators agree on one dimension, in the rows of one language.
 
     ``rows``: the number of rows with an answer. ``shared``: the number of rows with two answers or
-    more. ``pairs``: the number of pairs of answers to one row. ``named``: whether rows name their
-    annotators. ``annotators``: their number, or the number of positions in the label list if they
-    are not named. ``mean``: over all answers.
+    more. ``pairs``: the number of pairs of answers to the same row. ``mean``: the mean of all
+    answers. ``named``: whether rows name their annotators. ``annotators``: the number of
+    annotators. If they are not named, it is the number of positions in the label list.
+    ``by_annotator``: one entry for each annotator or position.
 
     ``estimates``: ``exact`` (share of pairs that are equal), ``adjacent`` (share of pairs at most 1
     apart, ordinal dimensions only), ``alpha`` (Krippendorff's) and ``spearman`` (mean over pairs of
@@ -190,10 +194,12 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
 def _estimates(
     answers: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the statistics of agreement. Each row of ``answers`` has two answers or more.
-    ``people``: the same answers with a column for each annotator, if annotators are named.
-    Spearman's correlation is the mean over pairs of annotators, weighted by the rows that both
-    answered."""
+    """Returns the statistics of agreement. Spearman's correlation is the mean over pairs of
+    annotators, weighted by the number of rows that both answered.
+
+    ``answers``: shape (rows, positions), with two answers or more in each row. ``people``: the same
+    answers with a column for each annotator or, if annotators are not named, for each position.
+    """
     alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
     pairs, close = _count_close_pairs(answers, kind)
     is_given = np.isfinite(people.numbers)
@@ -244,7 +250,7 @@ def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, F
 
 def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
     """Yields each annotator, compared with the others. ``people``: the answers, with a column for
-    each annotator. ``names``: of the columns."""
+    each annotator. ``names``: the name of each column."""
     for column, name in enumerate(names):
         answers = people.numbers[:, column]
         other_answers = np.delete(people.numbers, column, axis=1)
@@ -274,8 +280,8 @@ def agreement_page(
     """Returns the page agreement.html, with agreement.json and tables. It shows percent agreement
     and alpha (MEDAL, Tables 4 and 5), and each annotator.
 
-    ``agreements``: from the function of that name. ``title``: the heading of the page. ``facts``:
-    (name, value) pairs on how it was made.
+    ``agreements``: what the function ``agreements`` returned. ``title``: the heading of the page.
+    ``facts``: (name, value) pairs that the page lists under "How it was made".
     """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
     notes = list(_note_sentences(agreements))

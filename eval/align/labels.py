@@ -1,5 +1,5 @@
-"""Checks of people's labels, before a judge is asked: there are enough of them, on one scale, of
-several conversations, and they differ."""
+"""Checks of people's labels before a judge is asked. There must be enough labels, of several
+conversations. They must be on one scale, and must not all be equal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Fits from judges' scores to people's, and the nested cross-validation that measures them: inner
-folds choose a fit, outer folds measure the choice on conversations that it has not seen.
+"""Fits of people's ratings from judges' scores, and the nested cross-validation that measures the
+fits. The inner folds choose a fit. The outer folds measure it on conversations that the choice has
+not seen.
 
-A gain counts only over the better of two baselines that use nothing of a label but its level: the
-judge after a line fitted to its scores, and the mean of the labels. Shuffled labels have the level
-of the real ones, and any constant repairs a judge whose level is wrong.
+A fit must be better than two baselines: a line fitted to the judge's score, and the mean of the
+labels. A fit to shuffled labels would already correct a judge whose mean is wrong, so that part of
+a gain does not count.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ Columns = tuple[int, ...]
 
 
 class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A fit from judges' scores to people's ratings, both on [0, 1].
+    """A fit that predicts people's ratings from judges' scores, both on [0, 1].
 
-    It is a ridge with the penalty ``alpha`` on the standardised ``columns`` of scores. Without
-    columns, it is the mean rating. If ``is_curve``, it is a monotone curve through the only column,
-    rising or falling. ``line``: the fitted function, as an aligned judge stores it.
+    It is a ridge regression with the penalty ``alpha`` on the standardised ``columns`` of scores.
+    Without columns, it is the mean rating. If ``is_curve``, it is a monotone curve of the only
+    column, which may rise or fall. ``line``: the fitted function, in the form that an aligned judge
+    stores.
     """
 
     def __init__(
@@ -102,9 +104,9 @@ class Material:
 
     ``inputs``: the names of the columns of ``scores``, MEMBER:DIMENSION. ``scores``: shape (rows,
     inputs), on [0, 1]. ``ratings``: people's ratings, shape (rows, annotators), on [0, 1], NaN if
-    missing. ``contexts``: the context of each row. A fold of the cross-validation has all rows of a
-    context or none. ``judge_column``: the column of the score that the fit improves. ``span``: the
-    width of people's scale.
+    missing. ``contexts``: the context of each row. Rows of one context are always held out
+    together. ``judge_column``: the column of the score that the fit improves. ``span``: the width
+    of people's scale.
     """
 
     inputs: tuple[str, ...]
@@ -138,9 +140,12 @@ class Material:
 
 
 def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
-    """Returns a prediction for each row of ``material``, from a fit without the row's context,
-    shape (rows,). With ``columns``, the fit is a line through them. Without, cross-validation on
-    the other contexts chooses the fit."""
+    """Returns a prediction for each row of ``material``, shape (rows,), from a fit that has not
+    seen the row's context.
+
+    ``columns``: the columns of scores for a linear fit. If it is empty, the prediction is the mean
+    rating. If it is None, cross-validation on the other contexts chooses the fit.
+    """
     predictions = np.zeros(len(material.scores))
     folds = GroupKFold(FOLDS)
     for learnt, left in folds.split(material.scores, groups=material.contexts):
@@ -168,9 +173,10 @@ class Measured:
 class Proof:
     """What nested cross-validation found about one dimension. ``count``: the number of rows.
 
-    ``fit``: the name of the fit that is chosen on all rows. ``line``: that fit as a function.
-    ``lines``: the aligned judge and its baselines. ``base``: the name of the better baseline, LINE
-    or MEAN. ``gain``: the error of that baseline minus the error of the aligned judge.
+    ``fit``: the name of the fit that is chosen on all rows. ``line``: the fitted function.
+    ``lines``: how well the aligned judge and each baseline agree with people. ``base``: the name of
+    the better baseline, LINE or MEAN. ``gain``: the error of that baseline minus the error of the
+    aligned judge.
     """
 
     fit: str
@@ -182,12 +188,13 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Returns whether the aligned judge is better than the baseline ``base``, beyond chance."""
+        """Returns whether the aligned judge is better than the baseline ``base``: the whole
+        interval of ``gain`` is above 0."""
         return is_beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
-        """Returns whether ratings fall as the judge's scores rise, beyond chance (1%)."""
+        """Returns whether ratings fall as the judge's scores rise, significantly at 1%."""
         rho = self.line_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
@@ -196,8 +203,9 @@ class Proof:
         return next(line for line in self.lines if line.name == name)
 
     def note_sentences(self) -> list[str]:
-        """Returns sentences on simpler judges that are as good, if the aligned judge is not shown
-        to be better."""
+        """Returns sentences that qualify the result. One says that a line or a constant corrects
+        the judge, if the aligned judge is not shown to be better than that. Another says that the
+        aligned judge is not shown to be better than the length of the answers."""
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -220,8 +228,8 @@ def is_beyond_chance(gain: Estimate) -> bool:
 
 
 def prove(material: Material) -> Proof:
-    """Returns the fit that is chosen on all rows of ``material``, with errors that are measured on
-    held-out contexts."""
+    """Returns the fit that is chosen on all rows of ``material``, with its error and the errors of
+    the baselines, measured on held-out contexts."""
     y = material.targets
     units = {
         ALIGNED: held_out_predictions(material, None),
@@ -313,8 +321,8 @@ def estimate_gain(
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """The result of ``align``. ``proofs``: what was found about each dimension. ``dimensions``: the
-    scale of each dimension. ``judge``: the aligned judge, of the dimensions with a gain beyond
-    chance. None if no dimension has one."""
+    scale of each dimension. ``judge``: the aligned judge. It has the dimensions on which the gain
+    is beyond chance, or all with ``keep_anyway``. None if it would have no dimension."""
 
     judge: HybridJudge | None
     dimensions: Mapping[str, Dimension]

@@ -53,19 +53,21 @@ def align(
     keep_anyway: bool = False,
     **options: Any,
 ) -> Alignment:
-    """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures the fit on
-    held-out labels.
+    """Fits the scores of ``judge`` to people's labels of ``rows`` (or of a file), and measures the
+    fit on held-out labels.
 
-    Tries a line and a monotone curve of the judge's score, and ridges over the scores of the judge,
-    of ``boxed``, of length and of repetition. Nested cross-validation chooses the best fit and
-    measures it. A dimension is aligned if the error of the best fit is lower, beyond chance, than
-    two errors: of the judge after a line, and of the mean label. With ``keep_anyway``, every
-    dimension is aligned.
+    Tries a line, a monotone curve and several ridge regressions. The line and the curve use the
+    judge's score. The ridges also use the scores of the shipped judges ``boxed``, ``length`` and
+    ``repetition``. Nested cross-validation chooses the best fit and measures its error.
+
+    A dimension is aligned if this error is lower, beyond chance, than the error of two baselines: a
+    line fitted to the judge's score, and the mean label. With ``keep_anyway``, every dimension is
+    aligned.
 
     ``dimensions``: the labels to use (default: all). A dimension that the judge does not score is
     learnt from its other scores. ``options`` go to ``Judge.from_pretrained``. The aligned judge and
-    align.json are saved in the folder ``out``. Raises ConfigError for labels that teach nothing,
-    before the judge scores a chat.
+    align.json are saved in the folder ``out``. Raises ConfigError, before the judge scores a chat,
+    if the labels are too few, all equal, or on several scales.
 
     >>> from medal_judges import align
     >>> align("length", "labelled.jsonl", "aligned")
@@ -119,8 +121,8 @@ def _rated_dimensions(
     names: Sequence[str],
     judge_dimensions: Mapping[str, Dimension],
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each of ``names``, on people's scale. Raises ConfigError for labels
-    that teach nothing."""
+    """Returns the dimension of each of ``names``, on people's scale. Raises ConfigError if the
+    labels are too few, all equal, or on several scales."""
     dimensions = {}
     for name in names:
         scored = judge_dimensions.get(name)
@@ -224,9 +226,9 @@ def material_of(
 def _judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
-    """Returns the index of the judge's score that the labels ``name`` are about. It is the
-    dimension of that name if the judge has one, or its ``overall``. Without either, it is the score
-    that correlates most with ``targets``, people's mean ratings."""
+    """Returns the index of the judge's score that is fitted to the labels ``name``. It is the
+    judge's dimension of that name, or ``overall`` if there is none. If the judge has neither, it is
+    the score that correlates most with ``targets``, people's mean ratings."""
     for dimension in (name, "overall"):
         if f"judge:{dimension}" in inputs:
             return inputs.index(f"judge:{dimension}")
@@ -239,9 +241,9 @@ def _judge_column(
 def _aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Returns a judge of the dimensions with a gain beyond chance, or of all dimensions if
-    ``keep_anyway``. It has only the ``members`` that its dimensions use. Returns None if no
-    dimension is left."""
+    """Returns a judge that scores the dimensions with a gain beyond chance, or all dimensions if
+    ``keep_anyway``. Returns None if there is no such dimension. The judge has only those of
+    ``members`` that its dimensions use."""
     lines = {}
     names = {"judge"}
     for name, proof in result.proofs.items():

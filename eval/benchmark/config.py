@@ -44,14 +44,15 @@ class JudgeConfig(Config):
     the tables.
 
     ``path``: a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of configs/judges/. The
-    judge is loaded with ``options``. ``predictions``: maps a set to a file of the judge's
-    judgements, or to a CSV table of ``id``, ``turn`` (at turn level) and scores. ``dimensions``:
-    maps a dimension of the sets (or an injected issue) to the judge's name for it, and overrides
-    the mapping of the set. ``optional``: whether to skip the judge, with a note, if its folder,
-    weights, package or key is missing.
+    judge is loaded with ``options``. ``predictions``: maps the name of a set to a file of the
+    judge's judgements. The file may also be a CSV table of ``id``, ``turn`` (at turn level) and
+    scores. ``dimensions``: maps a dimension of the sets (or an injected issue) to the judge's name
+    for it. This overrides the mapping of the set. ``optional``: whether to skip the judge, with a
+    note, if its folder, weights, package or key is missing.
 
-    ``published_as``: the judge's key in configs/published.yaml. ``model``: the name of its model
-    there, needed only if its language model or encoder has another name.
+    ``published_as``: the judge's key in configs/published.yaml. ``model``: the name that
+    configs/published.yaml uses for the judge's language model or encoder. It is needed only if that
+    name differs.
     """
 
     name: str

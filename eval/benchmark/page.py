@@ -314,7 +314,8 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 
 def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     """Returns a figure with a row for each judge: the metric that ranks judges, with its interval,
-    the same metric like for like, and the human ceiling."""
+    and the human ceiling. A ring shows the same metric computed like the ceiling, against the same
+    annotators."""
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_of(row, row.metrics, metric) for row in rows]

@@ -48,10 +48,10 @@ def read_published() -> list[Published]:
     mapping.
 
     ``judge`` and ``variant`` name the judge, ``model`` its language model. ``models``: all names of
-    that model. ``key``: what ``published_as`` in a config refers to. It consists of ``paper``,
-    judge and variant, such as ``diet/fed``. If the judge is named like its paper, the key has the
-    name once: ``medal``. ``differs``: keys for what our method and data do differently from the
-    paper.
+    that model. ``key``: the text by which ``published_as`` in a config refers to the entry. It
+    consists of ``paper``, judge and variant, such as ``diet/fed``. If the judge is named like its
+    paper, the key has the name once: ``medal``. ``differs``: keys that each stand for a difference
+    between the paper's method or data and ours.
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -200,8 +200,8 @@ def _model_of(row: ResultRow) -> str:
 
 @cache
 def _shipped_methods(kind: str, name: str) -> list[object]:
-    """Returns the methods of all judges, or the row selections of all sets, that are
-    ``published_as`` ``name`` in the shipped benchmarks. ``kind``: ``judges`` or ``sets``."""
+    """Returns the settings of all judges or sets of the shipped benchmarks whose ``published_as``
+    is ``name``, each from ``_method_settings``. ``kind``: ``judges`` or ``sets``."""
     shipped = []
     for benchmark in shipped_names("benchmark"):
         config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")

@@ -272,8 +272,8 @@ def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
 ) -> Answers:
-    """Returns the answers of a judge from a file of predictions. Labels of other chats than the
-    judged ones become notes. Raises DataError for a score outside its scale."""
+    """Returns the answers of a judge from a file of predictions. Rows whose id was predicted for
+    another chat become notes. Raises DataError for a score outside its scale."""
     data = run.sets[set_name]
     if path.suffix == ".csv":
         judgements = read_metric_table(config, data, path)
@@ -313,12 +313,13 @@ def _read_predictions(
 def read_metric_table(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
-    """Returns the scores in ``path``, a CSV table of a metric from elsewhere, as judgements.
-    ``config`` names the metric as a judge.
+    """Returns the scores in the CSV table ``path`` as judgements. The scores may be of any metric,
+    computed outside this package. The judgements name ``config.name`` as their judge.
 
-    The table has a column ``id``, at turn level a column ``turn``, and columns of scores. If there
-    is one column of scores and ``data`` has one dimension, the column is of that dimension. Raises
-    DataError if a column is missing, and for a score that is not a number.
+    The table has a column ``id``, at turn level a column ``turn``, and a column of scores for each
+    dimension. A single column of scores may have any name if ``data`` has one dimension and
+    ``config`` maps none. Raises DataError if a column is missing, and for a score that is not a
+    number.
     """
     if not path.is_file():
         raise DataError(path, None, "no such file. Check the path")

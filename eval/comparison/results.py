@@ -83,10 +83,10 @@ class ComparedOn:
     """All systems on one dimension, the best first.
 
     ``good``: the better end of the scale. ``basis``: ``people`` if human labels correct the judge,
-    and ``judge`` if the judge is used alone. ``uncorrected``: why labels do not correct the judge.
-    ``tolerance``: the distance up to which means count as equal. ``missing``: the systems without a
-    score. ``is_share``: whether means are shares. ``bad``: the rule for bad scores, if means are
-    shares of bad scores.
+    and ``judge`` if the judge is used alone. ``uncorrected``: why human labels could not correct
+    the judge. ``tolerance``: the distance up to which means count as equal. ``missing``: the
+    systems without a score. ``is_share``: whether the means are shares of dialogues. ``bad``: the
+    rule for bad scores, if this result compares shares of bad scores.
     """
 
     dimension: str
@@ -102,8 +102,9 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored, also if this result is about its
-        bad scores."""
+        """Returns the name of the dimension that the judge scored. It differs from ``dimension`` if
+        this result compares shares of bad scores: ``dimension`` is then the name of the rule, such
+        as ``overall below 1.5``."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
@@ -152,7 +153,7 @@ def name_in_words(dimension: str) -> str:
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
     """Returns two texts: which system of ``pair`` is better, and by how much. ``result``: the
-    dimension of the pair."""
+    comparison on one dimension that ``pair`` belongs to."""
     estimate, first, second = pair.estimate, pair.first, pair.second
     names = f"{first} and {second}"
     if estimate.value is None:
@@ -178,8 +179,8 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns how the two systems of ``pair`` were compared: paired or not, on how many contexts,
-    and on how many dialogues."""
+    """Returns words on how the two systems of ``pair`` were compared: paired or not, on how many
+    contexts, and on how many dialogues."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -233,13 +234,13 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def check_comparison(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Returns the verdicts on the gates of ``options``, for each dimension and each system other
-    than the first.
+    """Returns the verdicts on the gates of ``options``: one for each gate, dimension and system,
+    except the first system.
 
-    ``comparison`` estimates how much worse a system is than the first one. A gate fails if the
-    whole 95% interval is above the margin. It passes if the whole interval is at or below the
-    margin, or if all scores are equal. Raises CoverageError if coverage is below
-    ``options.min_coverage``. Raises MedalError if a difference has no interval.
+    A gate checks how much worse the system is than the first system. It fails if the whole 95%
+    interval of this difference is above the gate's margin. It passes if the whole interval is at or
+    below the margin, or if all scores are equal. Otherwise it is undecided. Raises CoverageError if
+    coverage is below ``options.min_coverage``. Raises MedalError if a difference has no interval.
     """
     first = comparison.systems[0]
     checked: list[Checked] = []
@@ -267,8 +268,9 @@ def check_comparison(
 
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
-    """Returns one line on the first gate, where a failed gate comes before all others. A second
-    line counts the verdicts on the other gates."""
+    """Returns lines that sum up the verdicts ``checked``. The first line is on one gate: a failed
+    one if there is any, otherwise an undecided one, otherwise one that passed. A second line counts
+    the verdicts on the other gates."""
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
     lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]

@@ -26,10 +26,10 @@ Key = tuple[str, int | None]
 class Aligned:
     """Labels and scores on one dimension, for the rows that have both.
 
-    ``facts``: chatbot, group, lang and aggregated of each row. Its index is the row's index in the
-    set. ``answers``: people's ratings, shape (rows, annotators), NaN if not given. ``people``: the
-    mean rating of each row. ``judge``: the judge's scores. ``total``: the number of rows with a
-    label, scored or not.
+    ``facts``: a table with the columns chatbot, group, lang and aggregated. Its index says which
+    row of the set each row is. ``answers``: people's ratings, shape (rows, annotators), NaN if not
+    given. ``people``: the mean rating of each row. ``judge``: the judge's score of each row.
+    ``total``: the number of rows with a label, scored or not.
     """
 
     facts: pd.DataFrame
@@ -63,11 +63,11 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The rows of a set, each with the judgement of its chat, or None if it was not judged.
+    """The rows of a set, each with the judgement of its chat, or None if the chat was not judged.
 
     ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each of the
-    judge's dimensions whose scale is known. ``notes``: how many rows were left out because other
-    chats with their ids were judged.
+    judge's dimensions whose scale is known. ``notes``: texts that count the rows that were left
+    out, because the judgement with their id is of another chat.
     """
 
     rows: Sequence[LabelledDialogue]

@@ -45,11 +45,15 @@ class ResultRow:
 
     ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise`` and ``within_system``, or for
     issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy`` and ``auc``.
-    ``ceiling``: the agreement of one annotator with the others. ``like_for_like``: the agreement of
-    the judge with the same others. Both are computed on the ``ceiling_rows`` rows with two answers
-    or more. ``clusters``: the kind of cluster that the jackknife leaves out. ``judge_dimension``:
-    the judge's name for ``dimension``. ``n``: the number of rows with a label. ``scored``: the
-    number of these with a score. If their share is below ``min_coverage``, no metric is shown.
+    ``ceiling``: the human ceiling, which is the agreement of one annotator with the other
+    annotators. ``like_for_like``: the agreement of the judge with the same other annotators, which
+    can be compared with the ceiling. Both are computed on the ``ceiling_rows`` rows with two
+    answers or more.
+
+    ``judge_dimension``: the judge's name for ``dimension``. ``n``: the number of rows with a label.
+    ``scored``: the number of labelled rows with a score. If ``scored / n`` is below
+    ``min_coverage``, no metric is shown. ``clusters``: the kind of cluster that the jackknife
+    leaves out.
     """
 
     judge: str
@@ -120,11 +124,12 @@ def evaluate(
 ) -> list[JudgedRows]:
     """Returns the agreement of a judge with the labels of ``rows``, one result for each dimension.
 
-    ``judge``: a judge, which scores the rows, or judgements, alone or joined with the rows.
-    ``dimensions``: maps each dimension of the rows to the judge's name for it (default: all that
-    both have under the same name). ``only``: the metrics to compute, without human ceilings
-    (default: all). ``intervals``: whether metrics have intervals. ``about``: further fields of
-    ResultRow (``judge``, ``signature``, ``set_name``, ``min_coverage``).
+    ``judge``: a Judge, which then scores the rows. It may also be the judge's judgements, or the
+    result of ``join``. ``dimensions``: maps each dimension of the rows to the judge's name for it
+    (default: all that both have under the same name). ``only``: the metrics to compute, without
+    human ceilings (default: all, with ceilings). ``intervals``: whether metrics have intervals.
+    ``about``: further fields of ResultRow (``judge``, ``signature``, ``set_name``,
+    ``min_coverage``).
 
     The label of a row is the mean over annotators. F1 is computed against each annotator. Raises
     MedalError for judgements of other rows, and if two rows or two judgements have the same (id,

@@ -1,12 +1,12 @@
 """The statistics of a judge's agreement with people, each as a function of row weights.
 
-Statistics of verdicts are computed against each annotator and then averaged, as in MEDAL (section
-5.3.1), after Finch et al. (2023): a majority vote would hide disagreement between people.
+Statistics of yes-or-no answers are computed against each annotator and then averaged, as in MEDAL
+(section 5.3.1), after Finch et al. (2023). A majority vote would hide disagreement between people.
 
-The human ceiling is one annotator against the others. A judge is usually compared with the mean of
-all annotators, and an annotator with the mean of the others. That mean is noisier, so an annotator
-seems worse than a judge who is no better. ``like_for_like`` compares both with the same annotators,
-on the same rows.
+The human ceiling is the agreement of one annotator with the mean of the others. A judge is usually
+compared with the mean of all annotators, which is less noisy. So an annotator seems worse than a
+judge who is no better. ``like_for_like`` is the agreement of the judge with the same others on the
+same rows, and can be compared with the ceiling.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
 
 
 def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
-    """Returns why F1 and similar metrics of the probabilities ``score`` cannot be computed against
-    the labels ``answers``. Returns None if they can."""
+    """Returns why F1 and similar metrics cannot be computed from the probabilities ``score`` and
+    the labels ``answers``. Returns None if they can be computed."""
     if not np.isfinite(answers).any():
         return "no labels"
     if score.min() < -EQUAL or score.max() > 1 + EQUAL:
@@ -234,9 +234,9 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The agreement of one annotator with the others (``person``), and of the judge with the same
-    others (``like_for_like``). ``rows``: the number of rows with two answers or more, on which both
-    are computed."""
+    """The agreement of one annotator with the other annotators (``person``), and the agreement of
+    the judge with the same others (``like_for_like``). Both are computed on the rows with two
+    answers or more. ``rows``: the number of these rows."""
 
     person: Mapping[str, Estimate]
     like_for_like: Mapping[str, Estimate]
@@ -244,9 +244,9 @@ class Ceiling:
 
 
 def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Returns the human ceiling, and the judge like for like, on the rows of ``aligned`` with two
-    answers or more. ``kind``: the kind of the dimension. ``names``: the metrics (default: all that
-    have a ceiling)."""
+    """Returns the human ceiling and, to compare with it, the judge's metrics against the same
+    annotators. Both are computed on the rows of ``aligned`` with two answers or more. ``kind``: the
+    kind of the dimension. ``names``: the metrics (default: all that have a ceiling)."""
     names = names or ceiling_metrics(kind)
     counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
     shared = aligned.select_rows(np.flatnonzero(counts > 1))
@@ -293,8 +293,8 @@ def ceiling_estimates(
     the agreement of the judge with the same others.
 
     ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
-    ``clusters``: what the jackknife leaves out. ``names``: the metrics (default: all that have a
-    ceiling). ``judge``: the judge's scores, shape (rows,).
+    ``clusters``: the groups of rows that the jackknife leaves out. ``names``: the metrics (default:
+    all that have a ceiling). ``judge``: the judge's scores, shape (rows,).
     """
     names = names or ceiling_metrics(kind)
     statistic = ceiling_statistic(answers, kind, judge, names)
@@ -322,9 +322,10 @@ def ceiling_statistic(
     ``judge``: the judge's scores, shape (rows,). ``names``: the correlations to compute.
 
     For a graded dimension, each column of ``answers`` is correlated with the mean of the other
-    columns, and the correlations are averaged by rows. Columns with fewer than 3 rows or with a
-    constant side are left out. For a binary dimension, F1+, F1-, precision, recall and accuracy are
-    averaged over ordered pairs of columns (MEDAL, Figure 5).
+    columns. The correlations are averaged, weighted by their number of rows. A column is left out
+    if it shares fewer than 3 rows with other columns, or if it or their mean is constant. For a
+    binary dimension, F1+, F1-, precision, recall and accuracy are averaged over ordered pairs of
+    columns (MEDAL, Figure 5).
     """
     if kind == "binary":
         parts = list(_parts_by_pair(answers.numbers, judge))
@@ -386,8 +387,8 @@ def _parts_by_position(
 
 
 def busiest_columns(answers: Floats) -> list[int]:
-    """Returns the indices of the MOST_COLUMNS columns of ``answers`` with the most answers. There
-    is a limit because the number of pairs of columns grows with the square."""
+    """Returns the indices of the MOST_COLUMNS columns of ``answers`` with the most answers. The
+    limit keeps the number of pairs of columns small."""
     counts = np.isfinite(answers).sum(axis=0)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
@@ -398,9 +399,10 @@ def answers_by_annotator(
     """Returns the ratings of the dimension ``name``, shape (rows, annotators), and the annotators'
     names.
 
-    If some row does not name its annotators in ``extra["annotators"]``, or if a model made the
-    labels, returns ``answers`` and no names. ``answers``: the ratings by position in the label
-    list, shape (rows, positions). A position may be another person in another row.
+    ``answers``: the ratings by position in the label list, shape (rows, positions). The same
+    position may belong to different people in different rows. If some row does not name its
+    annotators in ``extra["annotators"]``, or if a model made the labels, returns ``answers`` and no
+    names.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, answers, strict=True):

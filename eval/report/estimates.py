@@ -43,10 +43,10 @@ class Part:
     """The estimates of some ``rows`` by dimension. An estimate is the mean of a graded dimension,
     or the share of rows with an issue.
 
-    ``by_judge``: from the judge's scores alone. ``corrected``: from scores that human labels
-    correct. ``differences``: the estimate of a group minus the estimate of all other rows. Holm's
-    correction of the differences is over all groups of a column and all dimensions that the judge
-    scored. Shares of bad scores are corrected separately.
+    ``by_judge``: estimates from the judge's scores alone. ``corrected``: estimates from scores that
+    human labels correct. ``differences``: the estimate of a group minus the estimate of all other
+    rows. Their p-values are corrected by Holm for all groups of a column and all dimensions that
+    the judge scored. Shares of bad scores are corrected separately.
     """
 
     name: str
@@ -208,8 +208,8 @@ def _group_difference(
     scores: Scores, name: str, rows: Mask, is_read: Mask
 ) -> Difference:
     """Returns the estimate of a group minus the estimate of all other rows. ``rows``: the mask of
-    the group. ``is_read``: the mask of rows that can be compared. With human labels, both estimates
-    are of human means, and both sides need labels."""
+    the group. ``is_read``: the mask of rows that can be compared. If there are human labels, they
+    correct both estimates, so both the group and the other rows need labels."""
     numbers = scores.values(name)
     scored = np.isfinite(numbers) & is_read
     inside, outside = scored & rows, scored & ~rows
@@ -248,9 +248,9 @@ def check_gates(
     """Returns the verdict on each of ``gates``, from the interval of its dimension in
     ``estimates``.
 
-    Raises an error for a gate that cannot be decided. It is ConfigError for an unknown dimension or
-    a limit outside the scale, CoverageError if nothing is scored or coverage is below
-    ``min_coverage``, and MedalError for an estimate without an interval.
+    Raises ConfigError for an unknown dimension or a limit outside the scale. Raises CoverageError
+    if nothing is scored or coverage is below ``min_coverage``. Raises MedalError for an estimate
+    without an interval.
     """
     results = []
     for gate in gates:

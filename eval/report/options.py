@@ -20,9 +20,9 @@ Side = Literal["under", "over"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate on one dimension. It fails if the mean (or share) of ``dimension`` is below ``limit``
-    (``side`` is ``under``) or above it (``over``). ``label``: its name in reports, if it does not
-    come from the command line."""
+    """A gate on one dimension. With the ``side`` ``under``, it fails if the mean (or share) of
+    ``dimension`` is below ``limit``. With the ``side`` ``over``, it fails if the mean is above
+    ``limit``. ``label``: the gate's name in reports (default: the command-line option)."""
 
     side: Side
     dimension: str

@@ -41,9 +41,9 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a chat has its score. ``mechanism``: the reason in words that many chats share. ``text``:
-    the reason of this chat. ``turn``: the index of the turn that moved the score most towards the
-    bad end, None if the judge does not say."""
+    """Why a chat has its score. ``mechanism``: a general reason, by which chats are grouped.
+    ``text``: the reason with the details of this chat. ``turn``: the index of the turn that moved
+    the score most towards the bad end, None if the judge does not say."""
 
     mechanism: str
     text: str
@@ -51,10 +51,10 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat has its score of ``dimension`` in ``judgement``. The reason is the judge's
-    own words if there are any. Otherwise the turn that lowered the score most is chosen, and of its
-    features the one that lowered the score most. ``turns``: the texts of the chat, empty if
-    unknown."""
+    """Returns why a chat has its score of ``dimension`` in ``judgement``. If the judge states a
+    reason in words, these words are the reason. Otherwise the reason is the feature that lowered
+    the score most, of the turn that lowered the score most. ``turns``: the (role, text) pairs of
+    the chat, empty if unknown."""
     contributions = judgement.contributions.get(dimension.name)
     turn = None
     if contributions is not None:
@@ -79,8 +79,8 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
 
 
 def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
-    """Returns in words what ``cause``, a feature of the turn with the index ``turn``, says about
-    that turn."""
+    """Returns a phrase for ``cause``, such as ``says little``. ``cause``: a feature of one turn.
+    ``turn``: the index of that turn. ``turn_count``: the number of turns in the chat."""
     if cause.feature == "distinct_1" and cause.value == 0:
         return "has no words"
     if turn == 0 and cause.feature in _COMPARED:
@@ -95,9 +95,9 @@ def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
 
 
 def _name_nearest_turn(turns: Turns) -> str:
-    """Returns words for an earlier turn of the speaker of the last turn, such as ``its second
-    answer``. It is the earlier turn that shares the largest part of its words with the last
-    turn."""
+    """Returns words for the earlier turn that is most like the last turn, such as ``its second
+    answer``. Only turns of the same speaker count. The most alike is the turn that shares the
+    largest part of its words with the last turn."""
     role, text = turns[-1]
     later = set(words(text))
     nearest = "an earlier turn"

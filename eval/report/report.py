@@ -179,8 +179,9 @@ def print_report(report: Report) -> None:
 
 
 def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
-    """Returns the table for the terminal, with at most ``most_rows`` rows. It is by the first
-    column of groups. Without groups it is by period, and without periods by dimension."""
+    """Returns the table for the terminal, with at most ``most_rows`` rows. The rows are the groups
+    of the first column to compare by. If there are no groups, the rows are periods. If there are no
+    periods, the rows are dimensions."""
     table = summary_table(scores, estimates)
     first_row = 0
     if estimates.groups:

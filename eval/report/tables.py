@@ -22,8 +22,9 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns the names of the dimensions in the order of a report: graded dimensions, ``overall``
-    first, then shares of bad scores, then issues, the most frequent first."""
+    """Returns the names of the dimensions in the order of a report. Graded dimensions come first,
+    ``overall`` before all others. Then come shares of bad scores, and then issues, the most
+    frequent first."""
     total = estimates.total
     issues = sorted(
         scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)

@@ -31,9 +31,9 @@ _ALIKE = 0.4  # of the worst chats have one mechanism; more only if there are no
 
 @dataclass(slots=True)
 class WorstChat:
-    """A ``judgement`` of a bad chat and why it is bad. ``dimension``: the headline dimension, or
-    without one the issue that is most likely. ``turns``: (role, text) pairs, empty if the chats
-    were not given. ``columns``: the chat's columns as texts."""
+    """A ``judgement`` of a bad chat and why it is bad. ``dimension``: the headline dimension. If
+    there is none, it is the issue that is most likely in this chat. ``turns``: (role, text) pairs,
+    empty if the chats were not given. ``columns``: the chat's columns as texts."""
 
     judgement: Judgement
     dimension: str

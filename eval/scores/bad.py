@@ -52,9 +52,10 @@ class BadScores:
 def bad_scores_by_name(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Returns the rule of each of ``thresholds``, texts such as ``overall=1.5``, by the rule's
-    name. ``scales``: the dimension of each name. Raises ConfigError for an unknown dimension, or if
-    no score on the scale can be beyond the threshold."""
+    """Returns the rules for bad scores that ``thresholds`` describe, by the rule's name.
+    ``thresholds``: texts such as ``overall=1.5``. ``scales``: maps a name to its dimension. Raises
+    ConfigError for an unknown dimension, and for a threshold by which no score on the scale is
+    bad."""
     bad = [_parse_bad_scores(text, scales) for text in thresholds]
     return {part.name: part for part in bad}
 

@@ -44,9 +44,9 @@ def read_columns(
     """Returns a table of texts with the columns ``names`` and the rows of ``frame``, a table of
     judgements. A cell without a value is None.
 
-    Values that ``frame`` lacks come from ``dialogues``. If these are given, the column ``has_chat``
-    says whether each row's dialogue is among them, by id and text. Raises ConfigError if none of
-    them was judged, or if a column has no value.
+    ``dialogues``: give the values that ``frame`` lacks. With them, the column ``has_chat`` says
+    whether each row's dialogue is among ``dialogues``, by id and text. Raises ConfigError if none
+    of ``dialogues`` was judged, or if a column has no value.
     """
     import pandas
 
@@ -75,9 +75,9 @@ def _read_chats(
     dialogues: Iterable[Dialogue],
     available: dict[str, None],
 ) -> DataFrame:
-    """Returns the columns ``names`` of each of ``dialogues`` that ``frame`` has judged. Adds the
-    names of the dialogues' metadata to ``available``. Raises ConfigError if no row of ``frame`` is
-    of one of them."""
+    """Returns the columns ``names`` of those ``dialogues`` that have a row in ``frame``. Adds the
+    names of the dialogues' metadata to ``available``. Raises ConfigError if none of ``dialogues``
+    has a row."""
     import pandas
 
     firsts = frame.drop_duplicates("id")
@@ -115,9 +115,9 @@ def row_keys(frame: DataFrame) -> list[ScoreKey]:
 
 
 def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each of ``texts`` (such as ``2026-03-14``, missing without a time), and
-    the list of all periods from the first to the last. A week is named after its Monday. A month is
-    written as ``2026-03``.
+    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods
+    from the first to the last. A text that is not a time has no period. A week is named after its
+    Monday. A month is written as ``2026-03``.
 
     A text is a time in ISO 8601, or a number of seconds or milliseconds since 1970. A time without
     a zone is UTC. Raises ConfigError if no text is a time, or if there are more than 1,000 periods.

@@ -29,8 +29,9 @@ _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 @dataclass(frozen=True, slots=True)
 class MatchedLabels:
-    """Labelled dialogues, each with the indices of the score rows that it belongs to, and notes on
-    labels without a row."""
+    """Labels of people, matched with rows of scores. ``rows``: each labelled dialogue with the
+    indices of the score rows that it belongs to. ``notes``: texts that count the labels without a
+    row."""
 
     rows: list[tuple[LabelledDialogue, list[int]]]
     notes: list[str]
@@ -44,11 +45,12 @@ def match_labels(
     may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
     """Finds the rows of ``frame``, a table of judgements, that each of ``labels`` belongs to, by id
-    and chat. ``searched``: the indices of the rows to search. ``file``: the name of the labels'
-    file, for notes and errors. ``may_meet``: returns whether a label may belong to a row.
+    and chat.
 
+    ``searched``: the indices of the rows to search. ``file``: the name of the labels' file, for
+    notes and errors. ``may_meet``: a function that returns whether a label may belong to a row.
     Raises MedalError if many labels are of other chats. Raises ConfigError if ``medal curate``
-    selected the labelled rows, because they are no random sample.
+    selected the labelled rows, because they are not a random sample.
     """
     if any("curation" in label.extra for label in labels):
         raise ConfigError(

@@ -25,8 +25,8 @@ GROUPS: Mapping[Group, str] = {
 class TrialConfig(Config):
     """The size of a trial.
 
-    ``dialogues``: the number of dialogues from the user's file, or without a file from the chitchat
-    package. In that case, eight shipped conversations in each of ``languages`` are added.
+    ``dialogues``: the number of dialogues from the user's file. Without a file, they come from the
+    chitchat package, and eight shipped conversations in each of ``languages`` are added.
     ``per_check``: the maximum number of pairs in a check. ``checks``: names of checks or groups of
     checks (empty: all). ``texts``: a further file like configs/trial/texts.yaml.
     """

@@ -45,10 +45,10 @@ Random = np.random.Generator
 class Edit:
     """An edit of dialogues, and its expected effect on the score.
 
-    ``make`` takes a dialogue, random numbers and the dialogue's group, and returns the edited
-    dialogue and a dialogue to compare it with. ``group``: the expected effect. ``same``: the score
-    stays. ``no_gain``: it does not rise. ``attack``: it does not move in the direction ``harm``.
-    ``must_fall``: it falls.
+    ``make``: a function of a dialogue, a random number generator and the name of the dialogue's
+    group. It returns the edited dialogue and a dialogue to compare it with. ``group``: the expected
+    effect. With ``same``, the score stays. With ``no_gain``, it does not rise. With ``attack``, it
+    does not move in the direction ``harm``. With ``must_fall``, it falls.
     """
 
     name: str
@@ -171,9 +171,10 @@ class TextInsertion(Config):
     )
 
     def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
-        """Returns the dialogue with the text, and the dialogue to compare it with. That one is
-        unchanged, or has neutral sentences in the same place if ``control`` says so. None if the
-        dialogue has no turn of ``role``, or if there is no text in its language."""
+        """Returns the dialogue with the text inserted, and the dialogue to compare it with. The
+        latter is unchanged. If ``control`` is ``neutral``, it has neutral sentences in place of the
+        text. Returns None if the dialogue has no turn of ``role``, or if there is no text in its
+        language."""
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
         turns = {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]

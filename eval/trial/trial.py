@@ -363,10 +363,12 @@ def _make_finding(
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
-    """Returns ``red`` if the whole interval of ``change`` is on the wrong side of the bound,
-    otherwise ``green``. For an injected issue, it is red unless the whole interval is below 0.
-    Without an interval, the change itself is used. ``harm``: the direction in which an attack is
-    harmful."""
+    """Returns ``red`` if a score changed as it should not, otherwise ``green``.
+
+    Red means that the whole interval of ``change`` is beyond BOUND, in a direction that is wrong
+    for ``group``. For ``must_fall``, red means that the interval is not wholly below 0. Without an
+    interval, the change itself is used. ``harm``: the direction in which an attack is harmful.
+    """
     assert change.value is not None
     low = change.value if change.low is None else change.low
     high = change.value if change.high is None else change.high

@@ -47,6 +47,6 @@ def estimate_sentence(dialogues: int, e: CostEstimate) -> str:
     if e.money is not None:
         price = f"at most ${e.money:.4f}"
     return (
-        f"{dialogues} dialogues: {e.requests} requests ({e.kept} more are in the cache)\n"
-        f"at most {e.input} tokens in and {e.output} out. Nothing was sent\n{price}"
+        f"dialogues: {dialogues}, requests: {e.requests}, answers in the cache: {e.kept}\n"
+        f"tokens at most: {e.input} in prompts, {e.output} in answers (nothing was sent)\n{price}"
     )

@@ -200,7 +200,7 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     for row, judgement in zip(found.rows, found.judgements, strict=True):
         assert judgement is not None and row.dialogue.chat_hash == judgement.chat
     done = medal("report", "glued_scores.jsonl", "--human", "glued_rated.jsonl")
-    assert "40 of 40 conversations have human labels" in done.stdout
+    assert "40 of 40 dialogues have human labels" in done.stdout
     bare = [
         replace(judgement, chat=None)
         for judgement in read_judgements("glued_scores.jsonl")

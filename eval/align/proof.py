@@ -348,7 +348,7 @@ class Alignment:
     def error_table(self) -> Table:
         """Returns a table with a row for each dimension: the errors of the judge, the baselines and
         the aligned judge, on held-out chats."""
-        columns = {"Dimension": "", "Chats": "", "As it is": AS_IS, "Line": LINE}
+        columns = {"Dimension": "", "Dialogues": "", "As it is": AS_IS, "Line": LINE}
         columns |= {"Mean": MEAN, "Length": LENGTH, "Aligned": ALIGNED}
         rows: list[Row] = []
         for name, proof in self.proofs.items():

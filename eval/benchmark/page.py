@@ -144,7 +144,7 @@ def _ranking_estimate(row: ResultRow) -> Estimate:
     """Returns the metric that ranks the judge of ``row``. If fewer than 10 rows are scored, the
     estimate has a reason instead of a value."""
     if row.scored < MIN_ROWS:
-        reason = f"{row.scored} rows, fewer than {MIN_ROWS}: no rank"
+        reason = f"{row.scored} scored rows, and {MIN_ROWS} are needed"
         return Estimate(None, reason=reason)
     return estimate_of(row, row.metrics, row.headline)
 

@@ -91,7 +91,7 @@ class RecordError(MedalError):
         self, field: str, expected: str, got: object, row: object = None
     ) -> None:
         got_text = reprlib.repr(got)
-        super().__init__(f"field {field!r}: expected {expected}, got {got_text}")
+        super().__init__(f"field {field!r}: got {got_text}, expected {expected}")
         self.field, self.expected, self.row = field, expected, row
 
 

@@ -91,10 +91,10 @@ def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> No
     [
         (
             {"models": [USER, CHATBOT]},
-            "models': expected one name for each of the 3 turns",
+            r"models': .*expected one name for each of the 3 turns",
         ),
-        ({"models": [USER, 7, USER]}, r"models.assistant': expected a valid string"),
-        ({"lang": "en\x1b[31m"}, "lang': expected an ISO 639-1 code"),
+        ({"models": [USER, 7, USER]}, r"models.assistant': .*expected a valid string"),
+        ({"lang": "en\x1b[31m"}, "lang': .*expected an ISO 639-1 code"),
     ],
 )
 def test_a_damaged_row_is_told_by_its_field(

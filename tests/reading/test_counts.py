@@ -66,7 +66,7 @@ def test_all_is_read_or_listed(name: str, tmp_path: Path) -> None:
     report = ReadingReport()
     found = list(read_dialogues(save(tmp_path, name, data), reading=report))
     assert (len(found), report.count) == (read, listed), report.messages
-    assert all(": expected " in message for message in report.messages)
+    assert all(", expected " in message for message in report.messages)
 
 
 def test_the_last_row_of_a_sheet_is_read(tmp_path: Path) -> None:

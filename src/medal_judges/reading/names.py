@@ -102,7 +102,7 @@ def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
     if role is not None:
         return role
     expected = (
-        f"user, assistant, system or tool, or a word that --role explains: --role "
-        f"{quote(f'{name}=user')}, or --role '*=user' for every other speaker"
+        f"user, assistant, system or tool. For another word type --role "
+        f"{quote(f'{name}=user')}, or --role '*=user' for all of them"
     )
     raise RecordError(field, expected, word)

@@ -275,13 +275,13 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(
     server = serve()
     file, out, table = _dialogues(tmp_path, 3), tmp_path / "out.jsonl", prices(tmp_path)
     dry = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
-    assert "3 dialogues: 3 requests (0 more" in dry and "at most $" in dry
+    assert "requests: 3, answers in the cache: 0" in dry and "at most $" in dry
     assert server.told("requests") == [] and not out.exists()
     bound = float(dry.split("at most $")[1].split()[0])
     medal(*_score(server, file, out, prices=table))
     assert sum(c["usage"]["money"] for c in map(json.loads, out.open())) <= bound
     again = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
-    assert "0 requests (3 more are in the cache)" in again
+    assert "requests: 0, answers in the cache: 3" in again
 
 
 # -- refusals ----------------------------------------------------------------------------------

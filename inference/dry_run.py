@@ -17,9 +17,10 @@ from medal_judges.records.dialogue import Dialogue
 def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns a sentence with the highest number of requests, tokens and US dollars that scoring
-    ``dialogues`` with ``judge`` under ``options`` can take. Raises ConfigError if the judge has no
-    language model to count."""
+    """Returns an upper bound on the cost of scoring ``dialogues`` with ``judge``, in words: the
+    number of requests, tokens and US dollars. ``options`` says how they would be scored. Raises
+    ConfigError if the judge has no language model that only counts requests
+    (JudgeChoice.with_spending)."""
     models = []
     for model in dict.fromkeys(judge.language_models()):
         if isinstance(model, RemoteModel) and model.dry_run:
@@ -40,7 +41,7 @@ def dry_run(
 
 
 def estimate_sentence(dialogues: int, e: CostEstimate) -> str:
-    """Returns the estimate ``e`` for a number of ``dialogues`` as a sentence."""
+    """Returns the estimate ``e`` in words. ``dialogues`` is the number of dialogues."""
     price = "the model runs on this machine: it has no price"
     if e.api:
         price = "the price of this model is not known (llm.prices=FILE sets one)"

@@ -20,9 +20,9 @@ from medal_judges.models.llm.settings import llm_config, no_model_error
 class JudgeChoice:
     """The judge of a command before it is loaded.
 
-    ``source`` is a YAML file, a folder or a hub id. ``settings`` is the content of the YAML file,
-    None for a saved judge. ``options`` are passed to Judge.from_pretrained, where they replace
-    settings.
+    ``source`` is a YAML file, a folder or a hub id. ``revision`` is the hub revision, or None.
+    ``settings`` is the content of the YAML file, or None for a saved judge. ``options`` are passed
+    to Judge.from_pretrained, where they replace settings.
     """
 
     source: str
@@ -69,8 +69,9 @@ class JudgeChoice:
     def _change_models(
         self, changed: Callable[[dict[str, Any]], object]
     ) -> JudgeChoice:
-        """Returns a copy in which each language model has new settings, returned by ``changed``
-        from its old ones. These are the judge's model and the model that shortens turns for it."""
+        """Returns a copy in which the settings of each language model are replaced. ``changed`` is
+        called with the old settings of a model and returns the new ones. A judge has one model, or
+        two if another one shortens turns for it."""
         choice = self.with_options(llm=changed(self.llm()))
         shortener = {**(self.settings or {}), **self.options}.get("shortener")
         if shortener is not None:
@@ -84,12 +85,12 @@ class JudgeChoice:
         no_cache: bool = False,
         dry_run: bool = False,
     ) -> JudgeChoice:
-        """Returns a copy that spends less: ``max_cost`` is a limit in US dollars, and ``dry_run``
-        replaces the language model by one that counts requests and sends none. ``no_cache`` asks
-        again instead of reading answers from the cache.
+        """Returns a copy with another way to spend money on requests.
 
-        Raises ConfigError if the judge uses no language model, and for ``max_cost`` if the model is
-        not behind an API.
+        ``max_cost`` is a limit in US dollars. ``no_cache`` asks for answers again instead of
+        reading them from the cache. ``dry_run`` replaces the language model by one that counts
+        requests and sends none. Raises ConfigError if the judge uses no language model. Raises it
+        for ``max_cost`` if the model is not behind an API.
         """
         choice = self
         if no_cache:
@@ -126,8 +127,8 @@ class JudgeChoice:
 
 
 def _as_mapping(setting: Any) -> dict[str, Any]:
-    """Returns the ``setting`` of a language model as a mapping, also if it is the short form
-    ``openai:MODEL``."""
+    """Returns the ``setting`` of a language model as a mapping. The short form ``openai:MODEL``
+    becomes a mapping with the key ``model``."""
     if isinstance(setting, Mapping):
         return dict(setting)
     return {"model": setting}
@@ -142,14 +143,15 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the choice of the judge ``name``, which is a shipped name, a YAML file, a folder, or
-    a hub id. ``revision`` is a hub revision, which may also follow the id as @REVISION.
-    ``overrides`` are texts ``field=value``, for a saved hybrid ``member.field=value``. ``device``
-    and ``dtype`` are for the judge's model.
+    """Returns the choice of the judge ``name``: a shipped name, a YAML file, a folder, or a hub id.
 
-    Raises ConfigError for an override that the judge does not have, and for a device or dtype if it
-    has no local model. If not ``strict``, such a judge ignores device and dtype, because a command
-    names them once for several judges.
+    ``overrides`` are texts of the form ``field=value``. For a member of a saved hybrid the form is
+    ``member.field=value``. ``device`` and ``dtype`` are for the judge's model. ``revision`` is a
+    hub revision. It may also follow the hub id, as ID@REVISION.
+
+    Raises ConfigError for an override that the judge does not have. If a judge has no local model,
+    it also raises ConfigError for ``device`` and ``dtype``. With ``strict=False`` it ignores these
+    two, for a command in which they apply to several judges.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
@@ -172,8 +174,8 @@ def choose_judge(
 
 
 def cached_answers(judges: Sequence[Judge]) -> str | None:
-    """Returns a sentence with the number of answers that the language models of ``judges`` read
-    from their caches. Returns None if there are none."""
+    """Returns a sentence on how many answers the language models of ``judges`` read from their
+    caches. Returns None if they read none."""
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

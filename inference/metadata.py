@@ -11,17 +11,19 @@ from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns the value of each of ``fields`` in ``dialogue``, None if it has no such field.
+    """Returns the value that ``dialogue`` has for each of ``fields``. The value of a field that it
+    does not have is None.
 
-    ``lang``, ``chatbot`` and ``source`` are fields of the dialogue. Any other field is looked up in
-    its meta (a key, or a path such as ``user.plan``), then in its context, then as a path that
-    begins with ``meta.``, ``context.`` or ``models.``.
+    ``lang``, ``chatbot`` and ``source`` are attributes of the dialogue. Any other field is a key in
+    its ``meta`` or, after that, in its ``context``. A field may also be a path of keys, such as
+    ``user.plan``. The path may begin with ``meta.``, ``context.`` or ``models.``.
     """
     return {field: _value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash of what a judge reads of ``dialogue``, and of the metadata ``meta``."""
+    """Returns a hash of everything that a judge reads of ``dialogue``, together with the metadata
+    ``meta``."""
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
     )

@@ -1,7 +1,7 @@
 """A judge that scores in several processes, on this machine or on a Ray cluster. The main process
-reads the dialogues and receives the judgements in input order, so reading, writing and resuming use
-the code of a single process. If a process dies, Ray starts it again and repeats its window of
-dialogues."""
+reads the dialogues and receives the judgements in input order. So reading, writing and resuming use
+the code of a single process. If a process dies, Ray starts it again, and the process repeats the
+dialogues that it was scoring."""
 
 from __future__ import annotations
 
@@ -35,9 +35,13 @@ _TRIES = 2  # how often a window may lose its process
 def open_on_ray(
     choice: JudgeChoice, workers: int, device: str | None
 ) -> Iterator[Judge]:
-    """Yields a judge that runs the judge of ``choice`` in a number of processes, ``workers``, on
-    ``device``. Stops them at the end of the context. Raises ConfigError if the judge sends requests
-    to a server."""
+    """Yields a judge that scores in ``workers`` processes. Each of them loads the judge of
+    ``choice``. The processes end with the context.
+
+    ``device`` is the device that the judge runs on. If it is None or a CUDA device, the processes
+    share the GPUs. Raises ConfigError if the judge sends requests to a server, and MedalError if
+    Ray ends the run.
+    """
     _refuse_server(choice.asks_server)
     if (
         choice.uses_llm
@@ -77,9 +81,9 @@ def open_on_ray(
 
 
 def gpu_share(gpus: float, processes: int) -> float:
-    """Returns the share of one GPU that each of ``processes`` gets on ``gpus`` GPUs. One process
-    never spans two GPUs: four processes on three GPUs get a half each, because only three shares of
-    3/4 fit."""
+    """Returns the share of a GPU that each process gets, if ``processes`` share ``gpus`` GPUs. A
+    process never spans two GPUs. So four processes on three GPUs get 1/2 each, because with a share
+    of 3/4 only three of them would fit."""
     if not gpus:
         return 0.0
     return 1 / math.ceil(processes / gpus)
@@ -95,8 +99,8 @@ def _refuse_server(uses_server: bool) -> None:
 
 
 class _Process:
-    """A Ray actor that holds a judge. It returns errors instead of raising them, because Ray would
-    wrap them in its own."""
+    """A Ray actor that holds a judge. Its methods return errors instead of raising them, because
+    Ray would wrap a raised error in an error of Ray."""
 
     def __init__(self, folder: str, choice: JudgeChoice) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -109,8 +113,8 @@ class _Process:
             self.judge = error
 
     def facts(self) -> dict[str, Any] | Exception:
-        """Returns the attributes of the judge that the main process needs, or the error of loading
-        it."""
+        """Returns what the main process needs to know about the judge. If the judge could not be
+        loaded, returns the error."""
         judge = self.judge
         if isinstance(judge, Exception):
             return judge
@@ -134,9 +138,9 @@ class _Process:
 
 
 class RayJudge(Judge):
-    """Runs the judge of ``choice`` in ``count`` processes and behaves like one judge. ``gpus`` is
-    the share of a GPU for each process. Windows of dialogues are those of a single process, so the
-    scores are equal."""
+    """A judge that scores in ``count`` processes and otherwise behaves like the judge of
+    ``choice``. ``gpus`` is the share of a GPU for each process. Dialogues are scored in the same
+    groups as by a single process, so the scores are the same too."""
 
     family = "ray"
     resumes_windows = True
@@ -169,9 +173,10 @@ class RayJudge(Judge):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` in input order. ``level``, ``dimensions``,
-        ``progress`` and ``warn`` are those of ``Judge.score``. Wrong options, and a single dialogue
-        in place of several, raise at the call. Other errors are raised while the result is read."""
+        """Yields the judgements of ``dialogues`` in input order. The arguments have the same
+        meaning as in ``Judge.score``. The call itself raises ConfigError for wrong options, and for
+        a single dialogue in place of several. Other errors are raised while the judgements are
+        read."""
         how = {
             "level": level,
             "dimensions": self._checked_names(dimensions),
@@ -190,9 +195,10 @@ class RayJudge(Judge):
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
-        """Yields the judgements of the windows in ``unread``, in their order. ``how`` are the
-        arguments of ``Judge.score``. ``progress`` is called with the number of dialogues done. An
-        error is raised after all judgements that precede it."""
+        """Yields the judgements of all dialogues in input order. ``unread`` yields lists of
+        dialogues, each for one process to score at once. ``how`` holds the arguments of
+        ``Judge.score``. ``progress`` is called with the number of dialogues in each list that is
+        done. An error is raised after the judgements that precede it."""
         from ray.util import ActorPool
 
         pool = ActorPool(self._actors)

@@ -1,7 +1,7 @@
-"""Resumes a file of judgements. A dialogue is done if a file of the same run has its id and the
-hash of its input. During a run the output is written anew in the order of the input, and a file
-beside it holds what earlier runs wrote. So a kill loses nothing, and the result equals the file of
-an uninterrupted run byte for byte."""
+"""Resumes a file of judgements. A dialogue counts as done if the file of an earlier run with the
+same settings has its id and the hash of its text. A run writes its output anew, in input order.
+Until it ends, a file beside the output keeps what earlier runs wrote. So a killed run loses
+nothing, and the result is byte for byte the file of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the path beside ``lines`` of the file that holds what earlier runs wrote."""
+    """Returns the path of the file that keeps the judgements of earlier runs. It is in the folder
+    of ``lines``, the output."""
     return lines.with_name(f".earlier-{lines.name}")
 
 
 class Entry(NamedTuple):
-    """The earlier judgements of one dialogue: the ``offset`` of their first line in bytes, the hash
-    of the dialogue's ``input``, the number of lines (``rows``), and whether all of them are
-    done."""
+    """Where the earlier judgements of one dialogue are. ``offset`` is the byte at which their first
+    line begins. ``rows`` is the number of lines. ``input`` is the hash of the dialogue. ``is_done``
+    says whether all of the judgements are final."""
 
     offset: int
     input: str | None
@@ -36,9 +37,9 @@ class Entry(NamedTuple):
 class EarlierJudgements:
     """The judgements that earlier runs wrote to the file ``lines``, by the id of the dialogue.
 
-    ``is_done`` returns whether a judgement is final, so that it is not computed again. ``changed``
-    counts the dialogues whose input has another hash now. Raises DataError for a damaged file,
-    which is left unchanged.
+    ``is_done`` is a function that returns whether a judgement is final. A judgement that is not
+    final is computed again. The attribute ``changed`` counts the dialogues whose text or metadata
+    differ from the earlier run. Raises DataError for a damaged file, and leaves it unchanged.
     """
 
     def __init__(self, lines: Path, is_done: Callable[[Judgement], bool]) -> None:
@@ -64,8 +65,9 @@ class EarlierJudgements:
         self._stream = self.path.open("rb")
 
     def take_done(self, id: str, input: str, rows: int) -> Entry | None:
-        """Removes and returns the entry of the dialogue ``id``. Returns None if there is none, if
-        it is not done, if its hash is not ``input``, or if it does not have ``rows`` judgements."""
+        """Removes the entry of the dialogue ``id``, and returns it if it can be used. It can if it
+        is done, has the hash ``input`` and has ``rows`` judgements. Returns None in all other
+        cases."""
         entry = self._entries.pop(id, None)
         if entry is None:
             return None
@@ -81,8 +83,8 @@ class EarlierJudgements:
             yield self._stream.readline()
 
     def remove_if_used(self) -> None:
-        """Removes the file of earlier judgements. It stays if some are of dialogues that the input
-        no longer has, because those may have been paid for."""
+        """Removes the file of earlier judgements. If some of them are about dialogues that the
+        input no longer has, the file stays, because these judgements may have cost money."""
         self._stream.close()
         if not self._entries:
             self.path.unlink()

@@ -1,5 +1,5 @@
-"""Scores a file of dialogues: reads a stream, appends judgements and resumes after a kill.
-``judge_once`` reads the judgements of an earlier run if the judge and the dialogues are the
+"""Scores a file of dialogues: reads them one after another, appends judgements, and resumes after a
+kill. ``judge_once`` returns the judgements of an earlier run if the judge and the dialogues are the
 same."""
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ _BLOCK = 64  # lines: writing each by itself would halve the speed of a fast jud
 class ScoreOptions(Config):
     """How dialogues are scored, and what happens to an earlier file of judgements.
 
-    ``keep`` names metadata to copy to the judgements. ``overwrite`` starts again, ``retry_failed``
-    computes judgements that failed for a lasting reason again.
+    ``dimensions`` are the names to score. Empty means all. ``level`` is ``dialogue``, ``turn`` or
+    ``last``, as in Judge.score. ``keep`` names the metadata to copy to the judgements.
+    ``overwrite`` replaces an earlier file. ``retry_failed`` also scores those dialogues again whose
+    failure would repeat, such as a dialogue that does not fit.
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
@@ -79,8 +81,9 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` by ``judge`` with these options, without the
-        metadata of ``keep``. ``progress`` is called with the number of dialogues done."""
+        """Yields the judgements of ``dialogues`` by ``judge`` with these options. The metadata of
+        ``keep`` are not in them yet. ``progress`` is called with the number of dialogues finished
+        since its last call."""
         return judge.score(
             dialogues,
             level=self.level,
@@ -89,15 +92,16 @@ class ScoreOptions(Config):
         )
 
     def is_done(self, judgement: Judgement) -> bool:
-        """Returns whether ``judgement``, which an earlier run wrote, is final."""
+        """Returns whether ``judgement`` of an earlier run is final, so that it is not computed
+        again."""
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient
 
     def run(self, judge: Judge) -> dict[str, Any]:
-        """Returns everything that decides the judgements of ``judge`` under these options. A file
-        of judgements is resumed only by an equal run. Raises ConfigError for an unknown
-        dimension."""
+        """Returns everything that decides the judgements: the signature of ``judge`` and these
+        options. An earlier file is resumed only if it was written with equal values. Raises
+        ConfigError for an unknown dimension."""
         return {
             "judge": str(judge.signature()),
             "dimensions": judge._checked_names(self.dimensions or None),
@@ -112,13 +116,16 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of a run. They include the ``resumed`` judgements of earlier runs.
+    """Counts of a run. ``total`` is the number of judgements, ``scored`` of those that have all
+    scores, and ``resumed`` of those that an earlier run computed.
 
-    A judgement without a score failed for a ``transient`` reason, which the same command tries
-    again, or for a ``lasting`` one, which --retry-failed tries again. A dialogue without an
-    assistant turn is never tried again. ``changed`` counts dialogues whose text or metadata have
-    changed since an earlier run. ``left_out`` counts unreadable lines of the input. Each of them is
-    a missing judgement.
+    A judgement without a score is ``transient`` if the failure may pass, such as a time-out. The
+    same command tries it again. It is ``lasting`` if the failure would repeat. Then only
+    --retry-failed tries it again. A dialogue without an assistant turn is in neither count, and is
+    never tried again.
+
+    ``changed`` counts dialogues whose text or metadata have changed since an earlier run.
+    ``left_out`` counts unreadable lines of the input. Each of them counts as a missing judgement.
     """
 
     total: int = 0
@@ -145,8 +152,9 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements, from 0 to 1, that have a number in every dimension.
-        Returns None if there are no judgements."""
+        """Returns the share of judgements, from 0 to 1, that have a number in every dimension. An
+        unreadable line of the input counts as a judgement without one. Returns None if there are no
+        judgements."""
         count = self.total + self.left_out
         if count:
             return self.scored / count
@@ -175,8 +183,8 @@ class ScoreReport:
 
     @property
     def retry_hint(self) -> str:
-        """Returns what to type to score the missing judgements again, an empty text if none is
-        missing."""
+        """Returns sentences that tell the user what to type to score the missing judgements again.
+        Returns an empty text if there are none to try again."""
         commands = []
         if self.transient:
             commands.append(
@@ -189,7 +197,8 @@ class ScoreReport:
         return ". ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the lines of the report. ``languages`` are those that the judge supports."""
+        """Yields the lines of the report. ``languages`` are the languages that the judge supports,
+        or None if it names none."""
         coverage = "–"
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
@@ -219,8 +228,8 @@ class ScoreReport:
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
 
     def mean_lines(self) -> Iterator[str]:
-        """Yields the mean of each dimension. Dimensions with equal means share a line, because a
-        baseline has one score for many dimensions."""
+        """Yields lines with the mean score of each dimension. Dimensions with equal means share a
+        line, because a baseline gives the same score for many dimensions."""
         names_by_mean: dict[str, list[str]] = {}
         for name, count in self.counts.items():
             mean = f"{self.sums[name] / count:.3f}"
@@ -229,7 +238,8 @@ class ScoreReport:
             yield f"mean of {', '.join(names)}: {mean}"
 
     def require_coverage(self, floor: float) -> None:
-        """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share."""
+        """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share from 0
+        to 1."""
         if self.coverage is not None and self.coverage < floor:
             problems = self.failures.most_common(5)
             if self.left_out:
@@ -249,9 +259,10 @@ class ScoreReport:
 def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``, loaded on ``device``. With several ``workers`` it runs in
-    that number of processes, on this machine or on the Ray cluster at $RAY_ADDRESS. Raises
-    ConfigError for several workers if the judge sends requests to a server."""
+    """Yields the judge of ``choice``. With several ``workers`` the judge runs in that number of
+    processes, on this machine or on the Ray cluster at $RAY_ADDRESS. These share the GPUs if
+    ``device`` is None or a CUDA device. Raises ConfigError for several workers if the judge sends
+    requests to a server."""
     if workers == 1:
         yield choice.load()
         return
@@ -271,11 +282,12 @@ def score_file(
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
-    does. Judgements that an earlier run of the same judge and options wrote are not computed again.
+    does. A judgement is not computed again if an earlier run with the same judge and options wrote
+    it to ``out``.
 
     ``judge`` is a judge or a name that Judge.from_pretrained takes. ``reading`` collects what could
-    not be read. ``progress`` is called with the number of dialogues done. Raises MedalError if
-    another process writes to ``out``.
+    not be read. ``progress`` is called with the number of dialogues finished since its last call.
+    Raises MedalError if another process writes to ``out``.
 
     >>> from medal_judges import ScoreOptions, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -303,14 +315,16 @@ def score_to_file(
     progress: Callable[[int], None] | None = None,
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
-    """Writes the judgements of ``dialogues`` by ``judge`` to ``out``, a line for each, in input
-    order and in blocks. Judgements that an earlier run of the same judge and options wrote are not
-    computed again.
+    """Scores ``dialogues`` with ``judge`` and writes the judgements to ``out``, in input order. A
+    judgement is not computed again if an earlier run with the same judge and options wrote it to
+    ``out``.
 
-    For a Parquet or CSV file, lines first go to a file beside it (``scores.csv.jsonl``), and the
-    table is made from them at the end. The first line states ``read_as``, how the dialogues were
-    read (ReadOptions.to_record). ``progress`` is called with the number of dialogues done. Raises
-    MedalError if ``out`` is of another run, and leaves it unchanged.
+    ``out`` ends in .jsonl, .parquet or .csv. For a Parquet or CSV file, the judgements first go to
+    a JSONL file beside it (``scores.csv.jsonl``), and the table is made from it at the end.
+    ``read_as`` says how the dialogues were read (ReadOptions.to_record). It is written into the
+    first line. ``progress`` is called with the number of dialogues finished since its last call.
+    Raises MedalError if ``out`` is from a run with another judge or other options, and leaves it
+    unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -372,10 +386,13 @@ def score_each(
     progress: Callable[[int], None] | None = None,
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
-    """Calls ``write(judgement, record)`` for each judgement of ``dialogues`` by ``judge``, in input
-    order. ``record`` is the JSON object of its line. Judgements that are done in ``earlier`` are
-    not computed again. ``progress`` is called with the number of dialogues done. Returns the counts
-    of the run."""
+    """Scores ``dialogues`` with ``judge``, and returns the counts of the run. Calls
+    ``write(judgement, record)`` for each judgement, in input order. ``record`` is the JSON object
+    of the judgement.
+
+    ``earlier`` holds the judgements of earlier runs. Those that are final are not computed again.
+    ``progress`` is called with the number of dialogues finished since its last call.
+    """
     run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
     models = judge.language_models()
     for model in models:
@@ -393,9 +410,10 @@ def score_each(
 
 @dataclass(slots=True)
 class _PendingDialogue:
-    """A dialogue that has been read and whose judgements are not all written. ``meta`` and
-    ``input`` (a hash) are added to each judgement. ``left`` is the number of judgements to write.
-    ``entry`` holds the judgements of an earlier run, None if it is scored now."""
+    """A dialogue that has been read and whose judgements are not all written. ``meta`` and the hash
+    ``input`` are added to each judgement. ``left`` is the number of judgements still to write.
+    ``entry`` says where the judgements of an earlier run are. It is None if the dialogue is scored
+    now."""
 
     meta: dict[str, Any]
     input: str
@@ -405,8 +423,8 @@ class _PendingDialogue:
 
 @dataclass(slots=True)
 class _ScoringRun:
-    """One pass over the dialogues. ``waiting`` holds those that have been read and are not written
-    yet."""
+    """One pass over the dialogues. ``waiting`` holds the dialogues that have been read and whose
+    judgements are not all written."""
 
     judge: Judge
     options: ScoreOptions
@@ -417,7 +435,8 @@ class _ScoringRun:
     waiting: deque[_PendingDialogue] = field(default_factory=deque)
 
     def score(self, dialogues: Iterable[Dialogue]) -> None:
-        """Writes the judgements of each of ``dialogues``, new ones or those of an earlier run."""
+        """Writes the judgements of each of ``dialogues``: those of an earlier run if they can be
+        used, and new ones if not."""
         unscored = self._dialogues_to_score(dialogues)
         for judgement in self.options.score(self.judge, unscored, self.progress):
             noted = self.waiting[0]
@@ -434,8 +453,8 @@ class _ScoringRun:
                 self._write_earlier()
 
     def _dialogues_to_score(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-        """Yields those of ``dialogues`` that must be scored now, and adds all of them to
-        ``waiting``."""
+        """Yields the ``dialogues`` that must be scored now. Adds every dialogue to ``waiting``,
+        also those that have been scored before."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
         size = 1
@@ -461,8 +480,8 @@ class _ScoringRun:
         return _PendingDialogue(meta, input, rows, entry)
 
     def _write_earlier(self) -> None:
-        """Writes the judgements of an earlier run for the first waiting dialogues, up to the first
-        one that is scored now."""
+        """Writes the judgements of an earlier run for the first dialogues in ``waiting``. Stops at
+        the first dialogue that is scored now."""
         while self.earlier and self.waiting and (entry := self.waiting[0].entry):
             self.waiting.popleft()
             for line in self.earlier.lines(entry):
@@ -479,7 +498,7 @@ class _ScoringRun:
 
 
 class _Lines:
-    """The judgements in the file ``path``. They can be read several times."""
+    """The judgements in the JSONL file ``path``. Each loop over them reads the file again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -489,8 +508,8 @@ class _Lines:
 
 
 def _require_judgements(lines: Path) -> None:
-    """Raises MedalError if the file ``lines`` has lines that are not judgements. A file without a
-    complete line passes, because its run was killed in the first block."""
+    """Raises MedalError if the file ``lines`` does not hold judgements. A file without one complete
+    line passes, because a killed run can leave such a file."""
     if not lines.exists() or lines.stat().st_size == 0:
         return
     try:
@@ -515,12 +534,12 @@ def judge_once(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Returns the judgements of ``dialogues`` by ``judge`` under ``options``. Reads them from
-    ``out`` if that file holds them, and writes them to ``out`` otherwise. ``progress`` is called
-    with the number of dialogues done.
+    """Returns the judgements of ``dialogues`` by ``judge`` with ``options``. If the file ``out``
+    already has all of them, they are read from it. If not, the missing ones are computed and
+    written to ``out``. A file that another judge or other options wrote is replaced.
 
-    A stopped run is resumed. Judgements that failed for a transient reason are computed again. A
-    file of another judge or other options is replaced.
+    Judgements that failed for a reason that may pass, such as a time-out, are computed again.
+    ``progress`` is called with the number of dialogues finished since its last call.
     """
     if not options.overwrite and out.is_file():
         try:

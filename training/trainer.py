@@ -1,6 +1,5 @@
 """transformers' Trainer for judges. JudgeTrainer adds the loss of the heads, the statistics of
-validation rows and the calibration, and returns the trained judge. The Trainer does everything
-besides."""
+validation rows and the calibration, and returns the trained judge. The Trainer does the rest."""
 
 from __future__ import annotations
 
@@ -124,7 +123,7 @@ class JudgeTrainer(Trainer):
 
     It takes the arguments of transformers' Trainer except ``compute_metrics`` and ``model_init``.
     The method ``statistics`` replaces ``compute_metrics``. Without ``compute_loss_func`` the loss
-    is that which the judge's heads define.
+    comes from the judge's heads.
 
     ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``outputs.logits``
     [B, outputs] are the network's, and ``judge.split_logits`` divides them by dimension. It adds

@@ -41,8 +41,9 @@ _LISTED = 20  # malformed rows in an answer
 
 
 class ServeLimits(Config):
-    """Limits of a server: ``max_body`` in bytes and ``max_turns`` for a request, ``max_waiting``
-    dialogues in the queue, and ``timeout`` in seconds."""
+    """Limits of a server. ``max_body`` is the size of a request in MB, ``max_turns`` the number of
+    its turns, and ``timeout`` the seconds until its answer. ``max_waiting`` is the number of
+    dialogues in the queue."""
 
     max_body: int = option(4, ge=1, help="Most MB of a request. Larger ones get 413.")
     max_turns: int = option(2000, ge=1, help="Most turns of a request. More get 413.")
@@ -55,7 +56,8 @@ class ServeLimits(Config):
 
 
 class RowOptions(BaseModel):
-    """How the dialogues of a request are scored."""
+    """How the dialogues of a request are scored. ``level`` and ``dimensions`` are the arguments of
+    Judge.score."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     level: ScoreLevel = "dialogue"
@@ -63,15 +65,15 @@ class RowOptions(BaseModel):
 
 
 class ScoreBody(RowOptions):
-    """The JSON object of a request. It is one row, or an object with several rows under
-    ``dialogues``."""
+    """The JSON object of a request. Its fields are one dialogue, or ``dialogues`` is a list of
+    several."""
 
     model_config = ConfigDict(extra="allow")
     dialogues: list[dict[str, Any]] | None = Field(None, min_length=1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the rows of the request. Raises HTTPException if fields of a row stand beside
-        ``dialogues``."""
+        """Returns the dialogues of the request as JSON objects. Raises HTTPException if the request
+        has both ``dialogues`` and the fields of a dialogue."""
         row: dict[str, Any] = self.model_extra or {}
         if self.dialogues is None:
             return [row]
@@ -89,9 +91,12 @@ def _malformed_error(problems: Mapping[str, str]) -> HTTPException:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Returns the body of ``request``. Raises HTTPException with status 413 for more than ``limit``
-    bytes, with 408 for a slow body, and with 415 for a content type other than JSON, which another
-    site's page could send without the browser asking first."""
+    """Returns the body of ``request``.
+
+    Raises HTTPException with status 413 for more than ``limit`` bytes, and with 408 for a body that
+    does not arrive in time. The content type must be JSON, or the status is 415. A browser would
+    let a page of another site send other types without asking this server first.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     if media_type.lower() != "application/json":
         raise HTTPException(415, "expected Content-Type: application/json")
@@ -114,9 +119,13 @@ async def read_body(request: Request, limit: int) -> bytes:
 def parse_rows(
     rows: list[dict[str, Any]], limit: int, changes: Counter[str]
 ) -> list[Dialogue]:
-    """Returns the dialogues of ``rows``. Counts in ``changes`` the parts of messages that are not
-    judged, by kind. Raises HTTPException with status 413 for more than ``limit`` turns, which are
-    counted before rows are parsed, and with 422 for a malformed row."""
+    """Returns the dialogues in ``rows``, the JSON objects of a request. ``limit`` is the highest
+    number of turns of all dialogues together. Parts of messages that a judge cannot read are
+    counted in ``changes``, by kind.
+
+    Raises HTTPException with status 413 for too many turns, and with 422 for a malformed row. The
+    turns are counted before a row is parsed.
+    """
     _check_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
     problems = {}
@@ -164,16 +173,17 @@ class ServeMetrics:
 
 
 class ScoreService:
-    """Answers requests to /score. A worker's thread computes the judgements."""
+    """The service that answers requests to /score. A thread of its worker computes the
+    judgements."""
 
     def __init__(self, judge: Judge, limits: ServeLimits) -> None:
         self.judge, self.limits = judge, limits
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to ``request``. If the client disconnects or the timeout passes, its
-        rows that still wait are neither parsed nor scored. Raises HTTPException for a refused
-        request, with status 503 if there is no answer in time."""
+        """Returns the answer to ``request``. If the client disconnects or the time is over,
+        dialogues of the request that still wait in the queue are not scored. Raises HTTPException
+        for a refused request, and with status 503 if there is no answer in time."""
         content = await read_body(request, self.limits.max_body << 20)
 
         async def wait_for_departure() -> None:
@@ -241,10 +251,11 @@ class ScoreService:
 
 
 def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
-    """Returns the application of ``service`` and starts the thread of its judge.
+    """Returns the web application of ``service``, and starts the thread of its judge.
 
-    Clients must send ``token`` unless it is None. If ``host`` is given, a request must name it as
-    its host. A web page whose name was rebound to 127.0.0.1 names another host and is refused.
+    Clients must send ``token``, unless it is None. If ``host`` is not None, a request must name it
+    or the local machine in its Host header. This refuses a web page whose domain name was pointed
+    at 127.0.0.1.
     """
     judge, worker = service.judge, service.worker
     worker.thread.start()

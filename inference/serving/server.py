@@ -23,9 +23,9 @@ _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
 def token_for(host: str) -> str | None:
-    """Returns the token in MEDAL_JUDGES_TOKEN, None if it is not set. Raises ConfigError if it is
-    too short, and if it is not set but ``host`` can be reached from other machines. Errors do not
-    show the token."""
+    """Returns the token that clients must send, from the environment variable MEDAL_JUDGES_TOKEN.
+    Returns None if the variable is not set. Raises ConfigError if the token is too short, or if
+    there is none although other machines can reach ``host``. Errors do not show the token."""
     token = os.environ.get(TOKEN_VARIABLE)
     hint = f"Type: export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None and not is_loopback(host):
@@ -59,13 +59,12 @@ def serve(
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serves ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT. Port 0 is any free port.
-    Clients must send ``token`` unless it is None. ``limits`` are those of requests and of the
-    queue.
+    """Serves ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT. Port 0 means any free
+    port. Clients must send ``token``, unless it is None. ``limits`` sets the limits of requests and
+    of the queue.
 
-    Calls ``ready`` with the address when it accepts connections. At the end, accepted requests have
-    30 seconds to finish before their connections are closed. Raises MedalError if the port is in
-    use.
+    Calls ``ready`` with the server's address when the server accepts connections. At the end,
+    accepted requests have 30 seconds to finish. Raises MedalError if the port is in use.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -1,4 +1,4 @@
-"""The queue of a server and the thread that runs the judge on it, window by window."""
+"""The queue of a server, and the thread that scores the dialogues in it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _ROWS = 64  # dialogues of several requests that are scored together
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A dialogue in the queue, the options to score it with, and the future of its judgements,
-    ``answer``."""
+    """A dialogue in the queue. ``options`` says how to score it. ``answer`` is the future of its
+    judgements."""
 
     dialogue: Dialogue
     options: Any
     answer: asyncio.Future[list[Judgement]]
 
     def settle(self, judgements: list[Judgement]) -> None:
-        """Sets ``judgements`` as the result of ``answer``. It does so in the server's event loop,
-        from any thread."""
+        """Sets ``judgements`` as the result of ``answer``, unless it already has one. Must run in
+        the event loop of the server."""
         if not self.answer.done():
             self.answer.set_result(judgements)
 
 
 class JudgeWorker:
-    """Scores the rows of ``queue`` in a thread, in the order of their arrival. ``judged`` counts
-    dialogues. ``pace`` is the mean number of seconds for a dialogue."""
+    """A thread that scores the dialogues in ``queue`` in the order of their arrival. ``judged``
+    counts the dialogues scored so far. ``pace`` is the recent mean number of seconds for a
+    dialogue."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
@@ -76,9 +77,9 @@ class JudgeWorker:
     def score_rows(
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
-        """Returns the judgements of each of ``dialogues`` under ``options``. If the judge fails on
-        several dialogues, each is tried alone. A dialogue on which it fails alone gets judgements
-        without scores, which state the reason."""
+        """Returns the judgements of each of ``dialogues``, scored with ``options``. If the judge
+        fails on them together, each dialogue is tried alone. A dialogue on which the judge still
+        fails gets judgements without scores, which state the reason."""
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []

@@ -29,8 +29,8 @@ JudgeSource = Judge | str | Path
 
 @dataclass(frozen=True, slots=True)
 class ScoredChats:
-    """The result of ``score_chats``: the ``judgements`` of chats by ``judge``, in
-    ``dimensions``."""
+    """The result of ``score_chats``. ``judge`` is the loaded judge. ``judgements`` are its
+    judgements, in the order of the chats. ``dimensions`` are the scored dimensions."""
 
     judge: Judge
     judgements: tuple[Judgement, ...]
@@ -58,9 +58,9 @@ class ScoredChats:
         return math.nan
 
     def estimates(self) -> dict[str, Estimate]:
-        """Returns an estimate for each dimension, with a 95% interval: for an issue the share of
-        chats with the issue, for any other dimension the mean. These are the numbers of ``medal
-        report``."""
+        """Returns an estimate with its 95% interval for each dimension. For an issue it estimates
+        the share of chats with the issue, for any other dimension the mean. These are the numbers
+        that ``medal report`` shows."""
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -70,8 +70,8 @@ class ScoredChats:
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
-    """Returns the judge that ``judge`` names: a shipped name, folder, YAML file or Hub id. Returns
-    a Judge unchanged.
+    """Returns the loaded judge. ``judge`` is the name of a shipped judge, a folder, a YAML file or
+    a Hub id. A Judge is returned unchanged.
 
     ``max_cost`` limits what a judge behind an API may spend, in US dollars. Raises JudgeLoadError
     if the judge cannot be loaded. Raises ConfigError if ``max_cost`` is given for a judge that
@@ -93,9 +93,10 @@ def as_dialogue(
     changes: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``chat``. ``lang`` is its language unless the chat names one.
-    ``changes`` counts the parts of messages that are left out. Raises DataError if a message cannot
-    be read. The error names the chat (``name``), the message and the field."""
+    """Returns the dialogue of ``chat``. ``lang`` is its language, unless the chat names one.
+    ``changes`` is a counter, to which the parts of messages that are left out are added. Raises
+    DataError if a message cannot be read. The error names the chat (as ``name``), the message and
+    the field."""
     if isinstance(chat, Dialogue):
         return chat
     row: dict[str, Any] = {}
@@ -114,8 +115,9 @@ def as_dialogue(
 
 
 def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
-    """Returns the dialogues of ``chats``. Raises DataError if a message cannot be read. The error
-    names the chat, the message and the field: ``chats[3]: field 'messages[0].role': ...``."""
+    """Returns the dialogues of ``chats``. ``name`` is what errors call the list. Raises DataError
+    if a message cannot be read. The error names the chat, the message and the field: ``chats[3]:
+    field 'messages[0].role': ...``."""
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
         raise RecordError(
             name, "a list of chats, each a list of {role, content}", chats
@@ -132,8 +134,9 @@ def score_chats(
     max_cost: float | None = None,
     name: str = "chats",
 ) -> ScoredChats:
-    """Scores ``chats`` with ``judge``, in their order. ``Judge.score`` explains ``level`` and
-    ``dimensions``. ``max_cost`` is a limit in US dollars. Errors call the chats ``name``."""
+    """Scores ``chats`` with ``judge``, and returns the judgements, in the order of the chats, as a
+    ScoredChats. ``judge`` and ``max_cost`` (US dollars) are as in ``load_judge``. ``level`` and
+    ``dimensions`` are as in ``Judge.score``. ``name`` is what errors call the list of chats."""
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
@@ -144,8 +147,8 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score``, which is on the scale of ``dimension``, on a scale from 0 (bad) to 1
-    (good). Returns None for None."""
+    """Returns ``score`` mapped from the scale of ``dimension`` to a scale from 0 (bad) to 1 (good).
+    Returns None if ``score`` is None."""
     if score is None:
         return None
     share = dimension.to_unit(score)

@@ -1,4 +1,5 @@
-"""Inspect: a scorer of the task's conversation. Inspect imports this file by its entry point."""
+"""Inspect: a scorer of the task's conversation. Inspect finds this file by the package's entry
+point."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def medal_judge(
     scale.
 
     At level ``turn`` the score is the mean over the assistant turns, and ``metadata`` has the score
-    of each turn. ``metadata`` always has the judge's signature. A conversation without a score is
-    unscored in Inspect, with the reason, and means leave it out.
+    of each turn. ``metadata`` always has the judge's signature. A conversation to which the judge
+    gives no score is marked as unscored, with the reason. Inspect's means leave it out.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 

@@ -20,12 +20,12 @@ from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 class ChatMetric:
-    """Functions for the YAML file of a task (``!function``). The rows of the task have the chat so
-    far in the column ``messages``.
+    """Functions that the YAML file of a task names with ``!function``. Each row of the task holds
+    the chat up to the reply, in the column ``messages``.
 
-    ``process_results`` appends the generated reply to the chat. ``mean(DIMENSION)`` is the mean
-    score, NaN if no chat is scored. ``coverage`` is the share of scored chats. All chats are scored
-    once, in one batch, for all dimensions.
+    ``process_results`` appends the generated reply to the chat. ``mean(DIMENSION)`` makes the
+    function that computes the mean score, which is NaN if no chat is scored. ``coverage`` computes
+    the share of scored chats. All chats are scored once, in one batch, for all dimensions.
     """
 
     def __init__(
@@ -46,8 +46,9 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns the chat in ``doc``, with the reply in ``results`` appended, as JSON. The result
-        has this same text for each dimension and for ``coverage``."""
+        """Returns a mapping from each metric (the dimensions and ``coverage``) to the chat, which
+        the harness passes to the metric. The chat is the messages in ``doc`` with the reply in
+        ``results`` appended, as JSON."""
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
         row["messages"] = [*before, {"role": "assistant", "content": results[0]}]

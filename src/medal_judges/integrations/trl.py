@@ -24,16 +24,16 @@ Text = str | Sequence[Mapping[str, Any]]
 
 
 class JudgeReward:
-    """A reward function: a number from 0 (bad) to 1 (good) for each completion.
+    """A reward function: it gives each completion a number from 0 (bad) to 1 (good).
 
     ``dimension`` is ``overall`` by default, or the judge's first dimension if it has no
-    ``overall``. ``level`` is the level of ``Judge.score``. The default ``last`` scores the
-    completion, given its prompt. A chat that occurs twice in a batch is scored once. A column
-    ``lang`` of the data set gives the language.
+    ``overall``. ``level`` is as in ``Judge.score``. The default ``last`` scores the completion,
+    given its prompt. A chat that occurs twice in a batch is scored once. The column ``lang`` of the
+    data set, if there is one, gives the language.
 
     An unscored completion has the reward None, which TRL ignores. The metric ``NAME/unscored``
-    counts these. Reasoning between think tags is left out. The metric ``NAME/thoughts_left_out``
-    counts it.
+    counts unscored completions. Reasoning between think tags is removed before scoring. The metric
+    ``NAME/thoughts_left_out`` counts the removed thoughts.
     """
 
     def __init__(

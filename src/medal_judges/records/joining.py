@@ -24,7 +24,7 @@ class ScoreKey(NamedTuple):
     (None: the whole dialogue).
 
     ``chat`` is the ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown. ``system``
-    is the name of the chatbot.
+    names the compared system that the score is of, if systems are compared.
     """
 
     id: str

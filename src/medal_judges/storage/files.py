@@ -24,8 +24,8 @@ _INPUTS: list[Path] = []  # files that the running command reads; see protected_
 
 
 class PicklableLock:
-    """A reentrant thread lock, for objects that are pickled or forked. The lock of the copy is
-    free."""
+    """A reentrant thread lock, for objects that are pickled or forked. The copy has a new lock,
+    which nobody holds."""
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.RLock] = {}  # by process
@@ -54,8 +54,8 @@ def data_folder() -> Path | None:
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``target``. Create a file or a folder there. At the end of the
-    context it replaces ``target`` in one step.
+    """Yields a temporary path beside ``target``, where the caller creates a file or a folder. When
+    the context ends, the new file or folder replaces ``target`` in one step.
 
     After an error, or if nothing was created, ``target`` is unchanged and the temporary path is
     removed. Creates the parent folders of ``target``. Raises ConfigError if ``target`` is a file
@@ -136,12 +136,12 @@ def read_json_if_there(path: Path, otherwise: Any) -> Any:
 def output_lock(
     out: str | Path, *, folder: bool = False, wait: bool = False
 ) -> Iterator[None]:
-    """Locks ``out`` so that no other run writes to it. ``out`` is a file, or a folder that is
-    replaced as a whole. With ``folder``, ``out`` is a folder in which files are written, and is
-    created.
+    """Locks ``out`` during the context, so that no other run writes to it.
 
-    If another run holds the lock, even on another machine that shares the disk, this waits with
-    ``wait`` and raises MedalError without it. The system releases the lock of a process that dies.
+    ``out`` is a file, or a folder that is replaced as a whole. With ``folder``, ``out`` is a folder
+    in which single files are written. It is created. ``wait`` says what happens if another run
+    holds the lock, even on another machine that shares the disk. With ``wait`` this call waits.
+    Without it, it raises MedalError. If a process dies, the system releases its lock.
     """
     target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target.with_name(f".{target.name}.lock")
@@ -176,8 +176,9 @@ def output_lock(
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Returns ``folder``. If there is no such folder, calls ``build`` with a temporary folder to
-    fill, which then becomes ``folder``. Only one process builds, and others wait for it."""
+    """Returns ``folder``, which is built if it does not exist. ``build`` is then called with a
+    temporary folder to fill, and this folder is renamed to ``folder``. Only one process builds.
+    Others wait for it."""
     if folder.is_dir():
         return folder
     with output_lock(folder, wait=True):
@@ -190,8 +191,8 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
     """Raises ConfigError if writing to ``out`` would replace a device, a pipe, or a file that the
-    running command reads. Symbolic and hard links to such a file are found too. ``option`` names
-    ``out`` in the error."""
+    running command reads. Finds also a symbolic or hard link to a file that is read. ``option`` is
+    the name of ``out`` in the error."""
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
     # /dev/stdout and /dev/fd/1 are links that a file would replace.
@@ -211,9 +212,9 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
 
 @contextmanager
 def protected_inputs(*inputs: str | Path) -> Iterator[None]:
-    """Within this context, ``require_safe_out`` and atomic writes refuse to replace one of
-    ``inputs``: they raise ConfigError. Inputs that are not files (the name of a source, standard
-    input) are ignored."""
+    """Protects ``inputs``, the files that a command reads, during the context. ``require_safe_out``
+    and atomic writes then raise ConfigError instead of replacing one of them. Inputs that are not
+    files (the name of a source, standard input) are ignored."""
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

@@ -51,13 +51,17 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
 
 
 class Gzip(gzip.GzipFile):
-    """A file of gzip that is read as text. Text of more than 4 MB may be at most a hundred times as
-    long as what is packed, because a few kilobytes could keep a reader busy for hours."""
+    """A gzip file that refuses to unpack far more than it holds.
+
+    Up to 4 MB are always read. Beyond that, the text may be at most a hundred times as long as the
+    packed data read so far. Otherwise a file of a few kilobytes could keep a reader busy for hours.
+    """
 
     fileobj: Any
 
     def read1(self, size: int = -1) -> bytes:
-        """Returns the next bytes, at most ``size``. Raises OSError beyond the limit."""
+        """Returns the next bytes, at most ``size``. Raises OSError if the unpacked text is longer
+        than allowed."""
         if self.tell() > max(ALWAYS_READ, RATIO * self.fileobj.tell()):
             raise OSError(f"it unpacks to {RATIO} times its size. Gunzip it first")
         return super().read1(size)
@@ -73,8 +77,8 @@ def standard_input() -> IO[bytes]:
 
 
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Yields ``parse`` of the JSON value of each line in the file ``path``. Blank lines are
-    skipped.
+    """Yields one value for each line in the file ``path``: the result of ``parse``, called with the
+    JSON value of the line. Blank lines are skipped.
 
     Raises DataError with file and line number if a line is bad or the compressed data is damaged.
     """
@@ -89,8 +93,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``. A line above LONGEST_LINE characters is cut after
-    LONGEST_LINE + 1, because a small compressed file could otherwise fill the memory."""
+    """Yields the lines of ``stream``, each cut to LONGEST_LINE + 1 characters. So a caller
+    recognises a line that is too long, and a small compressed file cannot fill the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -98,8 +102,8 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
-    """Returns the error for the file ``path``, which cannot be read beyond ``number`` lines or
-    rows."""
+    """Returns the DataError for a damaged file ``path``, of which ``number`` lines or rows could be
+    read."""
     hint = "The file is damaged from here on. Download or create it again"
     return DataError(
         path, number + 1, f"cannot be read any further: {error}", hint=hint
@@ -114,9 +118,9 @@ def parse_line(
     *,
     hint: str = _HINT,
 ) -> T:
-    """Returns ``parse`` of the JSON value of ``line``. Raises DataError if the line is too long, is
-    not valid JSON, or does not pass ``parse``. The error names the file ``path`` and the line
-    ``number``, and ends with ``hint``."""
+    """Returns the result of ``parse``, called with the JSON value of ``line``. Raises DataError if
+    the line is too long, is not valid JSON, or is refused by ``parse``. The error names the file
+    ``path`` and the line ``number``, and ends with ``hint``."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         raise DataError(
             path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint
@@ -132,10 +136,11 @@ def parse_line(
 
 
 def parse_json(line: str, *, nan_is_null: bool = False) -> object:
-    """Returns the value of the JSON text ``line``. With ``nan_is_null``, NaN and infinity are None.
+    """Returns the value of the JSON text ``line``. With ``nan_is_null``, NaN and infinity become
+    None.
 
     Raises RecordError if the text is not strict JSON, or if an object has a key twice. json.loads
-    would silently drop the first value.
+    would keep only the last value of such a key.
     """
 
     def refuse(name: str) -> None:
@@ -162,9 +167,9 @@ def parse_json(line: str, *, nan_is_null: bool = False) -> object:
 
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
-    """Writes one JSON line for each of ``records`` to ``path`` and returns their number. The file
-    appears complete or not at all. Creates parent folders. Raises RecordError for NaN, infinity and
-    text that UTF-8 cannot encode."""
+    """Writes one JSON line for each of ``records`` to ``path`` and returns the number of lines. The
+    file appears complete or not at all. Creates parent folders. Raises RecordError for NaN,
+    infinity and text that UTF-8 cannot encode."""
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:
@@ -192,10 +197,10 @@ def json_line(record: Line) -> str:
 class Journal:
     """An append-only JSONL file, from which a long run resumes.
 
-    ``run`` is everything that determines the result of the run. The first line stores it, so that
-    no other run can resume the file. Each record is written as soon as it is known, so a kill loses
-    at most the line that is being written. Readers ignore such a half line, and the next ``append``
-    cuts it off. Only one process may append at a time.
+    ``run`` is a mapping of everything that determines the result of the run. The first line stores
+    it, so that no other run can resume the file. Each record is written as soon as it is known, so
+    a kill loses at most the line that is being written. Readers ignore a half-written line, and the
+    next ``append`` cuts it off. Only one process may append at a time.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
@@ -216,21 +221,21 @@ class Journal:
                 start += len(line)
 
     def parse_lines(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
-        """Yields each complete line that is not blank, and ``parse`` of its JSON value. Raises
-        DataError with file and line number if a line is bad."""
+        """Yields (bytes of the line, result of ``parse`` for its JSON value) for each complete line
+        that is not blank. Raises DataError with file and line number if a line is bad."""
         for number, (_, line) in enumerate(self.offsets_and_lines(), 1):
             text = line.decode("utf-8", "surrogateescape")
             if text.strip():
                 yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """Yields ``parse`` of the JSON value of each complete line that is not blank. Raises
-        DataError with file and line number if a line is bad."""
+        """Yields the result of ``parse``, called with the JSON value, for each complete line that
+        is not blank. Raises DataError with file and line number if a line is bad."""
         for _, record in self.parse_lines(parse):
             yield record
 
     def require_run(self) -> None:
-        """Raises MedalError if the file exists and a run other than ``run`` wrote it."""
+        """Raises MedalError if the file exists and was written by a run other than ``run``."""
         for _, line in self.offsets_and_lines():
             text = line.decode("utf-8", "replace")
             saved: Any = parse_line(self.path, 1, text, lambda record: record)

@@ -1,7 +1,8 @@
 """Files of judgements, and the table (DataFrame) of a file.
 
 JSON lines hold everything. The first line states the dimensions: name, kind, scale, good end and
-definition. A table (.csv, .parquet) has the columns of `to_frame`, and the file of lines beside it.
+definition. A table (.csv, .parquet) has the columns of `to_frame`. Beside it is a JSONL file with
+everything.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _NUMBERS = ("scores", "interval", "usage")
 
 
 def jsonl_path(path: str | Path) -> Path:
-    """Returns the path of the JSONL file that holds the judgements of ``path``. Beside a table
-    ``scores.csv`` it is ``scores.csv.jsonl``. Any other ``path`` is such a file itself."""
+    """Returns the path of the JSONL file that holds the judgements of ``path``. For a table
+    ``scores.csv`` it is ``scores.csv.jsonl`` beside it. A ``path`` that is not a table is returned
+    unchanged."""
     path = Path(path)
     if path.suffix in TABLES:
         return path.with_name(f"{path.name}.jsonl")
@@ -46,8 +48,9 @@ def jsonl_path(path: str | Path) -> Path:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether the file ``path`` holds judgements, by its first line. A missing file holds
-    none, nor does a table without a JSONL file beside it. Raises DataError if the file is empty."""
+    """Returns whether the file ``path`` holds judgements, which its first line shows. For a table,
+    the JSONL file beside it is read. Returns False if the file to read is missing or is not JSONL.
+    Raises DataError if it is empty."""
     try:
         record = next(read_records(jsonl_path(path), lambda record: record), "")
     except DataError:
@@ -117,8 +120,8 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the judgements in the file ``path`` as a table, in the form of ``to_frame``. Raises
-    DataError if the file is missing or a line is not a judgement.
+    """Returns the judgements in the file ``path`` as a table. ``to_frame`` explains its columns.
+    Raises DataError if the file is missing or a line is not a judgement.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -129,7 +132,8 @@ def read_frame(path: str | Path) -> DataFrame:
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the cells of the row of ``judgement``: kind of column -> name of column -> value."""
+    """Returns the cells of one row of the table, for ``judgement``. They are grouped by kind: kind
+    of column -> name of column -> value."""
     interval = {}
     for name, details in judgement.details.items():
         if ends := details.get("interval"):
@@ -149,10 +153,10 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     score and interval of each dimension (``overall``, ``overall.low``, ``overall.high``), failure,
     usage and metadata. Columns without values are left out.
 
-    ``attrs["dimensions"]`` maps each dimension to the column of its scores, ``attrs["meta"]`` each
-    name of metadata to its column. ``attrs["rubric"]`` lists name, kind, low, high, good and
-    definition of each dimension. Raises MedalError if two judgements define a dimension
-    differently.
+    The DataFrame's ``attrs`` describe the columns. ``attrs["dimensions"]`` maps each dimension to
+    the column of its scores. ``attrs["meta"]`` maps each field of metadata to its column.
+    ``attrs["rubric"]`` lists the name, kind, low, high, good and definition of each dimension.
+    Raises MedalError if two judgements define a dimension differently.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -191,9 +195,9 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
 
 def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
-    """Returns the columns of one ``kind`` in _KINDS. ``records`` has the cells of each row. Empty
-    columns of fields in _FIELDS are dropped, except the first field. Whole numbers become Int64,
-    which allows missing values."""
+    """Returns a table with the columns of one ``kind`` (an entry of _KINDS), with the right types.
+    ``records`` has the cells of each row. Fields of a judgement that are empty in all rows are left
+    out, except ``failure``. Whole numbers become Int64, which allows missing values."""
     from pandas import DataFrame
     from pandas.api.types import infer_dtype
 
@@ -213,5 +217,6 @@ def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
 
 
 def frame_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
-    """Returns the dimensions in ``attrs["rubric"]`` of ``frame``, a table by ``to_frame``."""
+    """Returns the dimensions of ``frame``, a table that ``to_frame`` made. They are stored in its
+    ``attrs["rubric"]``."""
     return parse_dimensions(frame.attrs.get("rubric", []))

@@ -1,4 +1,5 @@
-"""The identity of a run: what decides its result, by content. A resume mixes no two runs."""
+"""The identity of a run: the content of everything that decides its result. A run resumes a file
+only if a run of the same identity wrote it."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ def hash_or_name(name: str | Path) -> str:
     """Returns a hash of the content of the file or folder ``name``. Returns ``name`` itself if
     there is no such file or folder.
 
-    A run identifies the files that it reads by this hash. So a file with new content makes another
-    run, and a renamed file does not.
+    The identity of a run has these hashes of the files that it reads. So a changed file makes it
+    another run, and a renamed file does not.
     """
     path = Path(name)
     files = [path]

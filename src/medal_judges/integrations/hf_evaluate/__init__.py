@@ -8,5 +8,5 @@ from typing import Literal
 
 
 def metric(name: Literal["medal_judge"]) -> str:
-    """Returns the folder of the module ``name``, which ``evaluate.load`` takes as its path."""
+    """Returns the path to give to ``evaluate.load``: the folder of the metric ``name``."""
     return str(files(__name__) / name)

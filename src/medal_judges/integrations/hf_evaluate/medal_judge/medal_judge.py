@@ -32,8 +32,9 @@ Returns:
 
 
 class MedalJudgeMetric(evaluate.Metric):
-    """A metric for ``evaluate.load(metric("medal_judge"), JUDGE)``. The configuration name JUDGE is
-    the judge's name, folder or Hub id. By default it is the judge in the package."""
+    """A metric for ``evaluate.load(metric("medal_judge"), JUDGE)``. JUDGE is the name, folder or
+    Hub id of a judge. Evaluate calls this argument the configuration name. The default is the
+    shipped judge ``boxed``."""
 
     def __init__(self, config_name: str | None = None, **options: object) -> None:
         self._source: JudgeSource = config_name or "boxed"

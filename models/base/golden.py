@@ -1,7 +1,7 @@
 """Golden scores: the scores of sixteen dialogues, saved with a judge to check it on other machines.
 
-At the end of training the saved judge is loaded and compared, and the run fails if they differ.
-``medal doctor JUDGE`` runs the same check.
+At the end of ``medal train`` the saved judge is loaded again. The run fails if its scores differ
+from the golden scores. ``medal doctor JUDGE`` runs the same check.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ def compare(
     device: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
-    """Loads the judge saved in ``folder`` with ``options`` and compares its scores with
-    golden.json.
+    """Loads the judge saved in ``folder``, scores the golden dialogues with it, and compares the
+    scores with golden.json.
 
-    ``device``: None is the device in golden.json, or the CPU on a machine without a GPU. Raises
+    ``device``: the device to load the judge on. By default it is the device named in golden.json,
+    or the CPU on a machine without a GPU. ``options``: further options of ``load_judge``. Raises
     JudgeLoadError if golden.json is missing or damaged.
     """
     import torch
@@ -130,9 +131,12 @@ def compare(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Loads the judge saved in ``folder`` with ``options`` and returns its largest deviation from
-    golden.json, as a share of the scale. Raises JudgeLoadError if the deviation is above the
-    tolerance, or if golden.json is missing."""
+    """Compares the judge saved in ``folder`` with its golden.json and returns the largest
+    deviation, as a share of the dimension's scale.
+
+    ``options``: options of ``load_judge``. Raises JudgeLoadError if the deviation is above the
+    tolerance, or if golden.json is missing or damaged.
+    """
     check = compare(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(

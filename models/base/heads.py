@@ -28,9 +28,12 @@ _ORDER = (
 
 
 def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order. Scores from 0.1 to 0.9 are
-    unchanged. Outside, the distance d to the nearer end of [0, 1] (negative outside it) becomes
-    0.01 / (0.2 - d)."""
+    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order.
+
+    Scores from 0.1 to 0.9 are unchanged. Any other score is moved towards the middle. Let d be its
+    distance to the nearer end of [0, 1], negative if the score is outside. The result is at the
+    distance 0.01 / (0.2 - d) from this end.
+    """
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
     bent = _END**2 / (2 * _END - np.minimum(distance, _END))
@@ -41,9 +44,11 @@ def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Returns 0.99 * f(unit) + 0.01 * unit for each of ``units`` on [0, 1]. The function f
-    interpolates ``knots`` (x, y) of an isotonic regression. The second term keeps different scores
-    different where f is flat."""
+    """Maps each of ``units``, scores on [0, 1], to 0.99 * f(unit) + 0.01 * unit.
+
+    The function f interpolates ``knots`` (x, y) of an isotonic regression. It can be flat. The
+    second term keeps scores different where f is flat.
+    """
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
 
@@ -65,11 +70,14 @@ def fit_isotonic(
 class HeadConfig(Config):
     """The settings of the head of one dimension.
 
-    ``kind`` is the loss: ``regression`` (mean squared error on the scale [0, 1]), ``ordinal``
-    (CORN; Shi, Cao and Raschka, 2023), ``binary`` (cross-entropy on soft labels) or
-    ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for
-    binary and classification heads. ``positive_weight`` multiplies the loss of the positive class
-    of a binary head.
+    ``kind``: the loss of the head. ``regression`` is the mean squared error on [0, 1]. ``ordinal``
+    is CORN (Shi, Cao and Raschka, 2023). ``binary`` is cross-entropy on soft labels.
+    ``classification`` is cross-entropy over the levels, the ratings that the dimension's scale
+    allows.
+
+    ``label_smoothing``: the share of a target that is spread evenly over all classes, in a binary
+    or classification head. ``positive_weight``: the factor on the loss of the positive class, in a
+    binary head.
     """
 
     kind: HeadKind = "regression"
@@ -88,9 +96,11 @@ class HeadConfig(Config):
 
 
 class HeadedConfig(TrainedConfig):
-    """The settings of a judge with a head for each dimension. ``heads`` has the settings of a head
-    by dimension. Without settings a binary dimension has a binary head, and any other dimension a
-    regression head."""
+    """The settings of a judge with a head for each dimension.
+
+    ``heads``: dimension -> settings of its head. A dimension without an entry has a binary head if
+    it is binary, and a regression head otherwise.
+    """
 
     by_steps: ClassVar[bool] = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
@@ -106,12 +116,12 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 class Calibration:
     """The calibration of one dimension, fitted on validation rows. The defaults change nothing.
 
-    ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread``: the
-    standard deviation of a regression's residuals on [0, 1]. ``isotonic``: the knots (x, y) of an
-    isotonic regression. ``threshold``: the probability at which flagging an issue has the best F1
-    on held-out rows. It is mapped to the score 0.5. ``margin``: nine in ten human ratings are at
-    most this far from a regression's score, on [0, 1]. ``rows``: the number of rows that the
-    calibration is fitted on.
+    ``temperature``: the number that divides the logits of a binary, ordinal or classification head.
+    ``spread``: the standard deviation of a regression's errors, on [0, 1]. ``isotonic``: the knots
+    (x, y) of an isotonic regression. ``threshold``: a probability, which is mapped to the score
+    0.5. It is chosen so that flagging the dialogues above it gives the best F1 on held-out rows.
+    ``margin``: the half width, on [0, 1], of the interval around a regression's score that holds
+    nine in ten human ratings. ``rows``: the number of rows that the calibration is fitted on.
     """
 
     temperature: float = 1.0
@@ -128,9 +138,12 @@ class Calibration:
         return map_isotonic(units, self.isotonic)
 
     def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Maps ``chances``, probabilities of label 1, to scores on [0, 1]. The map is linear from 0
-        to ``threshold``, which becomes 0.5, and linear from there to 1. Without a threshold nothing
-        changes."""
+        """Maps ``chances``, probabilities of label 1, to scores on [0, 1].
+
+        Probabilities from 0 to ``threshold`` are mapped linearly to scores from 0 to 0.5.
+        Probabilities above ``threshold`` are mapped linearly to scores from 0.5 to 1. Without a
+        threshold nothing changes.
+        """
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 
@@ -209,10 +222,12 @@ class OutputHead:
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None
     ) -> Tensor:
-        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs]. A
-        regression has a normal distribution around its score, with the standard deviation
-        ``spread`` on [0, 1]. The result is [B, 0] if ``spread`` is missing or the scale has no
-        levels. ``temperature`` divides the logits of all other heads."""
+        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs].
+
+        A regression has a normal distribution around its score. ``spread``: its standard deviation
+        on [0, 1]. ``temperature``: the number that divides the logits of any other head. The result
+        is [B, 0] if a regression has no ``spread`` or the scale has no levels.
+        """
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
         if kind == "binary":
@@ -263,9 +278,11 @@ class OutputHead:
 def output_heads(
     dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
 ) -> list[OutputHead]:
-    """Returns a head for each of ``dimensions``. ``settings`` has the settings of a head by
-    dimension. Without settings a binary dimension has a binary head, and any other dimension a
-    regression head."""
+    """Returns a head for each of ``dimensions``, in order.
+
+    ``settings``: dimension -> settings of its head. A dimension without an entry gets a binary head
+    if it is binary, and a regression head otherwise.
+    """
     heads = []
     for dimension in dimensions:
         kind: HeadKind = "binary" if dimension.kind == "binary" else "regression"

@@ -56,8 +56,8 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
     """Downloads the judge ``repo_id`` from the Hub and returns its folder. Without a network the
     judge comes from the cache. ``revision``: a branch, tag or commit. None is main.
 
-    Raises HubError if the download fails. A name that is not OWNER/NAME, or whose owner is a folder
-    here, is refused without a request to the Hub.
+    Raises HubError if the download fails. Also raises it, without a request to the Hub, if
+    ``repo_id`` is not OWNER/NAME or if OWNER is a folder in the working directory.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -95,8 +95,8 @@ def download(
 
 
 def is_hub_id(name: str, *, owned: bool = True) -> bool:
-    """Returns whether ``name`` has the form OWNER/NAME and is not the path of a file or folder
-    here. If ``owned`` is false, NAME alone also counts, because old models of the Hub have no
+    """Returns whether ``name`` has the form OWNER/NAME and is not the path of an existing file or
+    folder. If ``owned`` is false, NAME alone also counts, because old models on the Hub have no
     owner."""
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
@@ -121,8 +121,9 @@ def push_folder(
     folder: Path, repo_id: str, *, private: bool = True, revision: str | None = None
 ) -> str:
     """Uploads the judge in ``folder`` to ``repo_id`` as one commit and returns the commit's URL.
-    ``revision`` becomes a tag of the commit. If there is no repository, creates it, ``private`` or
-    public.
+
+    ``private``: whether the repository, if it does not exist yet, is created as private.
+    ``revision``: the name of a new tag for the commit.
 
     Raises HubError if the upload fails, if the tag exists, or if ``private`` is true and the
     repository is public.

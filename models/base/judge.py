@@ -1,8 +1,9 @@
 """The one interface of every judge.
 
-``Judge.score`` reads top to bottom: windows of dialogues, languages, requests, batches, the
-family's hook, judgements. A family (encoder, linear, LoRA, prompted, ...) writes three hooks:
-``_prepare`` (the length of each request), ``_score_batch`` (the numbers) and ``signature``.
+``Judge.score`` reads a number of dialogues at a time (a window), detects languages, makes requests
+and forms batches. A family of judges (encoder, linear, LoRA, prompted, ...) scores the batches and
+writes three hooks: ``_prepare`` (the length of each request), ``_score_batch`` (the numbers) and
+``signature``.
 """
 
 from __future__ import annotations
@@ -57,13 +58,15 @@ logger = logging.getLogger(__name__)
 class ScoreRequest:
     """A request to score one dialogue, or one turn of it.
 
-    ``turn``: the index of the turn to score, with which ``dialogue`` ends. None is the whole
-    dialogue. ``row``: the index of the dialogue in its window. ``chat``: the dialogue's chat_hash,
-    or None if it is not computed yet. ``obstacle``: why the dialogue cannot be scored, or None.
+    ``turn``: the index of the turn to score. ``dialogue`` then ends with this turn. None is the
+    whole dialogue. ``row``: the index of the dialogue among those that are scored together.
+    ``chat``: the dialogue's chat_hash, or None if it is not computed yet. ``detected_language``:
+    the language that was detected because the dialogue states none, or None. ``obstacle``: why the
+    dialogue cannot be scored, or None.
 
-    A family's ``_prepare`` sets the following. ``tokens``: the length by which requests are
-    batched. ``payload``: the request in the family's own form. ``truncated_turns``: how many turns
-    do not fit. ``cut_turns``: how many turns fit only in part.
+    A family's ``_prepare`` sets the other fields. ``tokens``: the length of the request, by which
+    batches are formed. ``payload``: the request in the family's own form. ``truncated_turns``: how
+    many turns do not fit. ``cut_turns``: how many turns fit only in part.
     """
 
     dialogue: Dialogue
@@ -80,9 +83,12 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
-    """A judge's result for one dimension. ``score``: a number on the dimension's scale, or None
-    with the reason in ``failure``. ``distribution``: the probability of each level, may be empty.
-    ``details`` and ``contributions`` are those of Judgement."""
+    """A judge's result for one dimension.
+
+    ``score``: a number on the dimension's scale, or None. ``failure``: why the score is None.
+    ``distribution``: the probability of each level, or empty. ``details`` and ``contributions``:
+    the dimension's entries in the fields of Judgement with these names.
+    """
 
     score: float | None = None
     distribution: Sequence[float] = ()
@@ -94,8 +100,11 @@ class DimensionScore:
 def judgement_of(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
-    """Returns a Judgement from ``results`` by dimension, with further ``fields``. ``failure``: why
-    there is no score. By default it joins the distinct failures of the results."""
+    """Returns a Judgement from ``results``, which has the result of each dimension by name.
+
+    ``failure``: why there is no score. By default it joins the distinct failures of the results.
+    ``fields``: further fields of the Judgement.
+    """
     scores, distributions, details, contributions = {}, {}, {}, {}
     failures: dict[str | None, None] = {}
     for name, result in results.items():
@@ -121,10 +130,13 @@ class Judge(ABC):
     """Base class of all judges. A judge scores dialogues on named dimensions.
 
     ``token_budget``: the maximum number of padded tokens in a batch. ``window``: how many dialogues
-    are read at a time and sorted by length. A killed run loses the window in progress, so a window
-    should take seconds. ``languages``: ISO 639-1 codes of the supported languages, from the
-    training data or the YAML file. None means any, or unknown. ``revision``: a hash of the judge's
-    files.
+    ``score`` reads before it sorts them by length and scores them. A run that is killed loses the
+    scores of the dialogues in progress, so a window should take seconds. ``windows_at_once``: how
+    many windows are scored in parallel. ``resumes_windows``: whether a resumed run must form the
+    same windows as an uninterrupted run.
+
+    ``languages``: ISO 639-1 codes of the supported languages, from the training data or the YAML
+    file. None means any, or unknown. ``revision``: a hash of the judge's files.
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -225,21 +237,22 @@ class Judge(ABC):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields judgements in input order. ``dialogues`` are read window by window. Scores do not
-        depend on batch or order.
+        """Yields the judgements of ``dialogues`` in input order. The input is read a part at a
+        time, so it can be a stream. Scores do not depend on how dialogues are batched or ordered.
 
         ``level``: ``dialogue`` gives one judgement per dialogue. ``turn`` gives one per assistant
         turn, and the judge sees no later turns. ``last`` gives one for the last assistant turn, as
         in turn-level human ratings. A dialogue without an assistant turn gives one unscored
         judgement with a reason.
 
-        ``dimensions``: the names to score. None is all. ``progress`` is called after each batch
-        with the number of dialogues finished since the last call. ``warn``: whether to log a
+        ``dimensions``: the names to score. None is all. ``progress``: a function, called after each
+        batch with the number of dialogues finished since the last call. ``warn``: whether to log a
         warning at the end about turns that did not fit and about unsupported languages.
 
-        ``Judgement.unknown_language`` names a language that is not in the judge's ``languages``. If
-        a dialogue states no language, it is detected (``Judgement.detected_language``), but only if
-        the judge has ``languages`` and the extra lang is installed.
+        ``Judgement.unknown_language`` is set for a dialogue in a language that is not in the
+        judge's ``languages``. If a dialogue states no language, it is detected
+        (``Judgement.detected_language``). Detection needs the extra lang, and a judge with
+        ``languages``.
 
         Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
         not iterable or is a single dialogue. Raises it during iteration for an element that is not
@@ -307,8 +320,8 @@ class Judge(ABC):
         return chain.from_iterable(scored_windows)
 
     def _supports_language(self, lang: str) -> bool:
-        """Returns whether the judge supports the language ``lang``. True if the language is unknown
-        or the judge has no ``languages``."""
+        """Returns whether the judge supports the language ``lang``. Returns True if ``lang`` is
+        unknown or the judge has no ``languages``."""
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
             return True
         return base_language(lang) in map(base_language, self.languages)
@@ -320,9 +333,12 @@ class Judge(ABC):
         dialogues: int,
         progress: Callable[[int], None],
     ) -> list[Judgement]:
-        """Returns the family's judgement of each of the ``requests`` of a window, in order.
-        ``names``: the dimensions. ``dialogues``: the number of dialogues in the window, from which
-        the calls of ``progress`` are computed."""
+        """Returns a judgement for each of ``requests``, in order.
+
+        ``names``: the dimensions to score. ``dialogues``: the number of dialogues that were read,
+        including those without a request. ``progress``: a function, called with the number of newly
+        finished dialogues.
+        """
         answers: dict[int, Judgement] = {}
         # dialogue -> its requests that are not scored yet
         waiting = Counter(request.row for request in requests)
@@ -395,9 +411,12 @@ class Judge(ABC):
         self, repo_id: str, *, private: bool = True, revision: str | None = None
     ) -> str:
         """Uploads the judge with its golden scores to ``repo_id`` on the Hub and returns the
-        commit's URL. ``private``: whether a new repository is private. ``revision`` becomes a tag
-        of the commit. Uploads no model card. ``medal push`` does, for a folder that ``medal train``
-        wrote."""
+        commit's URL.
+
+        ``private``: whether the repository, if it does not exist yet, is created as private.
+        ``revision``: the name of a new tag for the commit. Uploads no model card. To upload a
+        folder that ``medal train`` wrote with a card, use ``medal push``.
+        """
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
             return push_folder(folder, repo_id, private=private, revision=revision)
@@ -409,9 +428,11 @@ def _finish_judgement(
     signature: str,
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
-    """Returns the family's ``answer`` with the fields that the base class sets. If JSON cannot hold
-    the answer (a score that is NaN or infinite, half a surrogate pair in a text), the result is
-    unscored."""
+    """Returns the judgement ``answer`` of a family, with the fields that all families share.
+
+    The result is unscored if JSON cannot hold ``answer``: if a score is NaN or infinite, or a text
+    has half a surrogate pair.
+    """
     problem = None
     try:
         texts = [answer.explanation, answer.failure, answer.details]
@@ -472,8 +493,9 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
 def requests_at(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
-    """Returns the requests for ``dialogue`` at ``level``: one per assistant turn at level ``turn``,
-    otherwise one. ``row``: the index of the dialogue in its window."""
+    """Returns the requests for ``dialogue`` at ``level``, a value of ``Judge.score``. Level
+    ``turn`` has one request per assistant turn. Every other level has one request. ``row``: the
+    index of the dialogue among those that are scored together."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
@@ -490,8 +512,8 @@ def requests_at(
 
 
 def detects_languages(languages: Sequence[str] | None) -> bool:
-    """Returns whether a judge with these ``languages`` detects the language of dialogues that state
-    none. True if ``languages`` is not None and the extra lang is installed."""
+    """Returns whether a judge that supports ``languages`` detects the language of dialogues that
+    state none. It does if ``languages`` is not None and the extra lang is installed."""
     return languages is not None and find_spec("lingua") is not None
 
 

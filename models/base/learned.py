@@ -29,8 +29,9 @@ def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
 class LearnedJudge(Judge):
     """Base class of the judges that are trained.
 
-    ``config``: the family's settings, in judge.json under the family's name. ``calibration``: one
-    per dimension. ``facts`` about the training run, such as its seed and data.
+    ``config``: the family's settings, in judge.json under the family's name. ``calibration``:
+    dimension -> its calibration. ``facts``: what is known about the training run, such as its seed
+    and data. ``truncation``: what the judge leaves out of a dialogue that is too long, in words.
     """
 
     config: Any  # each family has its own class
@@ -46,8 +47,12 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None = None,
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        """Sets the judge's ``dimensions``, ``name`` (default: the family), ``calibration`` (by
-        dimension) and ``facts`` about the training run. Also makes the lock ``computing``."""
+        """Sets the fields of a new judge.
+
+        ``name``: the judge's name. By default it is the family. ``calibration``: dimension -> its
+        calibration. ``facts``: what is known about the training run. Also creates the lock that
+        lets one thread at a time use the network.
+        """
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = PicklableLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
@@ -60,9 +65,12 @@ class LearnedJudge(Judge):
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the details of a ``score`` on ``dimension``. They have ``raw``, the score before
-        calibration, if it is not None. They have ``interval``, which holds nine in ten human
-        ratings, if a margin is fitted."""
+        """Returns the details of a ``score`` on ``dimension``.
+
+        ``raw``: the score before calibration. The details include it if it is not None. They
+        include ``interval`` if the calibration has a margin. Nine in ten human ratings lie in the
+        interval.
+        """
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.calibration_of(dimension.name).margin
         if margin is not None:

@@ -1,4 +1,4 @@
-"""Loads a judge's network of transformers: a base by its name, or the one saved with a judge."""
+"""Loads networks of transformers: a base model by its name, or the network saved with a judge."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def load_base(
 ) -> tuple[Any, Any]:
     """Loads a base model from ``path`` and returns its network and tokenizer.
 
-    ``kind``: the class of transformers. ``config``: the judge's settings, which have the base's
-    name and revision. ``change`` edits the network's settings before it is built. ``options`` go to
-    ``from_pretrained`` of transformers. Raises JudgeLoadError if the base cannot be loaded. Errors
-    of ``change`` pass through.
+    ``kind``: the class of transformers that loads the network. ``config``: the judge's settings.
+    Its ``base_revision`` is loaded, and errors name its ``base``. ``change``: a function that edits
+    the network's settings before the network is built. Its errors pass through. ``options``:
+    arguments of transformers' ``from_pretrained``. Raises JudgeLoadError if the base cannot be
+    loaded.
     """
     try:
         network, tokenizer, _ = load_network(
@@ -45,9 +46,10 @@ def load_base(
 def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
     """Loads the network (in fp32) and the tokenizer from a judge's ``folder`` and returns the two.
 
-    ``kind``: the class of transformers. ``change`` checks the network's settings before it is
-    built. Raises JudgeLoadError if weights are missing, too few, or do not fit the settings, and if
-    the tokenizer has ids beyond the network's vocabulary.
+    ``kind``: the class of transformers that loads the network. ``change``: a function that checks
+    the network's settings before the network is built. Raises JudgeLoadError if the weights are
+    missing, incomplete or do not fit the settings. Raises it too if the tokenizer has ids that are
+    not in the network's vocabulary.
     """
     import torch
 
@@ -103,10 +105,10 @@ def load_network(
     """Loads a model of transformers and returns its network, its tokenizer, and transformers'
     report about missing and unexpected weights.
 
-    ``kind``: the network's class. ``path``: a folder, or a hub id at ``revision``. ``change`` edits
-    the network's settings before it is built. ``tokenizer``: the folder or hub id of the tokenizer.
-    None is ``path``. ``options`` go to ``kind.from_pretrained``. Errors of transformers and of
-    ``change`` pass through.
+    ``kind``: the class of transformers that loads the network. ``path``: a folder, or a hub id at
+    ``revision``. ``change``: a function that edits the network's settings before the network is
+    built. ``tokenizer``: the folder or hub id of the tokenizer. None is ``path``. ``options``:
+    arguments of ``kind.from_pretrained``. Errors of transformers and of ``change`` pass through.
     """
     from transformers import AutoConfig, AutoTokenizer
 

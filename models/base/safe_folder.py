@@ -85,8 +85,8 @@ _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError if ``folder`` contains a link that leaves it, a pipe, or a file with a
-    forbidden setting or size."""
+    """Raises JudgeLoadError if ``folder`` contains a pipe, a link to a place outside the folder, or
+    a file with a forbidden setting or size."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     # The Hub's cache consists of links.
@@ -204,8 +204,8 @@ def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _max_growth(step: Mapping[str, Any]) -> int:
-    """Returns how many characters a ``step`` of a normalizer can make of one character. For a table
-    that cannot be read, returns more than is allowed."""
+    """Returns the most characters that ``step`` of a normalizer can make of one character. Returns
+    more than is allowed if the step's table cannot be read."""
     if step["type"] == "ByteLevel":
         return 4  # letters of bytes
     if step["type"] != "Precompiled":

@@ -61,9 +61,11 @@ _SHOWN = 6  # names in a message; a body has hundreds
 
 
 def save_judge(judge: Any, path: Path) -> Path:
-    """Saves ``judge`` in the folder ``path`` and returns the folder. Replaces it in one step, so
-    that it is never half written. Removes the files of an earlier judge. Other files (checkpoints,
-    logs) stay."""
+    """Saves ``judge`` in the folder ``path`` and returns the folder.
+
+    An existing folder is replaced in one step, so it is never half written. Files of an earlier
+    judge in it are removed. All other files in it, such as checkpoints and logs, are kept.
+    """
 
     def ignored_names(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -117,7 +119,7 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 
 def judge_revision(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
-    tokenizer and settings. Does not read the members of a hybrid."""
+    tokenizer and settings. The hash of a hybrid does not cover its members."""
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
     return files_hash(folder, [*_TOP, *in_parts], leave_out=_NO_NUMBERS)
@@ -292,8 +294,11 @@ def _checked_languages(languages: Any, where: str) -> tuple[str, ...] | None:
 
 
 def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> None:
-    """Raises JudgeLoadError if the network that ``build`` returns has more weights than the files
-    ``weights`` have bytes. The network is built on the meta device, which takes no memory."""
+    """Raises JudgeLoadError if the files ``weights`` are too small to hold the weights of the
+    network that ``build`` returns: if the network has more weights than the files have bytes.
+
+    The network is built on the meta device, which takes no memory.
+    """
     import torch
 
     with torch.device("meta"):
@@ -368,8 +373,11 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if ``differences`` names any weights. ``differences`` has the names of
-    weights by kind of problem, such as "missing". The message begins with ``path``."""
+    """Raises JudgeLoadError if a saved judge's weights differ from those that its settings need.
+
+    ``differences``: a kind of problem, such as "missing" -> names of the weights that have it.
+    ``path``: the file or folder of the weights, for the message.
+    """
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))
@@ -395,11 +403,15 @@ def options_with_placement(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` for a judge with the YAML ``settings``. If the judge asks a language
-    model on this machine, ``device`` and ``dtype`` move into the settings of the model (``llm``).
+    """Returns ``options`` with ``device`` and ``dtype`` where the judge of a YAML file expects
+    them.
 
-    ``strict``: whether to raise ConfigError if the judge has no network on this machine or is a
-    hybrid. Otherwise ``device`` and ``dtype`` are left out. ``name`` is for the error.
+    If the judge asks a language model on this machine, the two are moved into the model's settings
+    (``llm``). UniEval and EnDex have settings with these names, so nothing is moved.
+
+    ``settings``: the content of the YAML file. ``strict``: whether to raise ConfigError if any
+    other judge is given one of the two. If false, they are left out. ``name``: the judge's name,
+    for the error.
     """
     others = {key: value for key, value in options.items() if key not in OPTIONS}
     placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}

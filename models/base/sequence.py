@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
-    """Returns the fields of transformers' config that name the logits and say what they are.
+    """Returns the fields of transformers' config that describe the logits of ``heads``: their
+    number, their names and ``problem_type``.
 
-    A pipeline of transformers applies the activation of ``problem_type`` to the logits. For
-    ``regression`` it applies none, which is also right for ordinal heads and for heads of several
-    kinds.
+    A pipeline of transformers chooses its activation by ``problem_type``. Binary heads get a
+    sigmoid, and a single classification head gets a softmax. All others have ``regression``, which
+    stands for no activation.
     """
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
@@ -99,12 +100,13 @@ class SequenceJudge(LearnedJudge):
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        """Returns the text that the network reads of each of ``dialogues``: the newest turns that
-        fit. Each text has the token ids that the plain tokenizer gives it."""
+        """Returns the text that the network reads for each of ``dialogues``, with its token ids.
+        The text has the newest turns that fit. The token ids are those that the tokenizer gives for
+        the text alone."""
 
     @abstractmethod
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network like ``net`` with the weights ``state``."""
+        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
 
     def replace_network(self, network: Any, dtype: str) -> SequenceJudge:
         """Replaces ``net`` by the trained ``network``, casts it to ``dtype``, and returns the judge
@@ -114,9 +116,9 @@ class SequenceJudge(LearnedJudge):
         return self
 
     def split_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Splits ``logits`` [B, outputs of all heads] and returns the logits [B, outputs] of each
-        dimension. Adds 0.5 to the logit of a regression head, which makes it the raw score on [0,
-        1]."""
+        """Returns the logits [B, outputs] of each dimension by its name. ``logits`` [B, outputs of
+        all heads]: what the network returns. The result of a regression head is its raw score on
+        [0, 1], the logit plus 0.5."""
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
         for head, part in zip(self.heads, parts, strict=True):

@@ -11,9 +11,9 @@ class TrainedConfig(Config):
     """Base class of the settings of a trained judge. judge.json stores them under the family's
     name.
 
-    ``by_steps``: whether JudgeTrainer trains the family in steps. If so, all processes of a
-    launcher take part, and ``args`` of a run apply. If not, the main process fits the judge at
-    once.
+    ``by_steps``: whether the family is a network that JudgeTrainer trains in steps of gradient
+    descent. All processes of a launcher such as torchrun then take part, and the training config's
+    ``args`` apply. Otherwise the main process fits the judge at once.
     """
 
     by_steps: ClassVar[bool] = False

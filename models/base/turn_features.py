@@ -173,8 +173,8 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
 
 
 def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
-    """Returns whether the Jaccard similarity of ``spelling`` to one of the ``earlier`` sets is
-    above 0.6."""
+    """Returns whether any of the sets ``earlier`` has a Jaccard similarity above 0.6 to the set
+    ``spelling``."""
     for before in earlier:
         smaller, larger = sorted((len(spelling), len(before)))
         if smaller > _NEAR * larger:  # otherwise the sizes alone rule it out
@@ -185,10 +185,15 @@ def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
 
 
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
-    """Returns the similarities SIMILARITY_NAMES of each turn to earlier turns, [T, 7]. A turn
-    without such an earlier turn has 0. ``cosines`` [T, T] are between the turns' vectors, ``roles``
-    [T] are of ROLE_INDEX. Centred similarities subtract the mean vector of all turns, so they also
-    depend on later turns."""
+    """Returns how similar each turn is to earlier turns, [T, 7]: one column for each of
+    SIMILARITY_NAMES.
+
+    A column compares a turn with certain earlier turns, such as the last turn of the partner. It is
+    0 for a turn that has none of these. ``cosines`` [T, T]: the cosines between the turns' vectors.
+    ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. Before the columns ``centred_*`` are
+    computed, the mean of all turns is subtracted from the vectors, so these columns also depend on
+    later turns.
+    """
     centred = _centred_cosines(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
     for side in (0, 1):
@@ -220,8 +225,8 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
 
 
 def _centred_cosines(cosines: Floats) -> Floats:
-    """Returns the cosines [T, T] of unit vectors after their mean is subtracted. ``cosines`` [T,
-    T]: before it is subtracted."""
+    """Returns the cosines [T, T] that T unit vectors have after their mean is subtracted.
+    ``cosines`` [T, T]: the cosines of the vectors themselves."""
     with_mean = cosines.mean(axis=1)
     products = cosines - with_mean[:, None] - with_mean + with_mean.mean()
     # Equal turns leave only rounding, which must not be scaled up to a direction.

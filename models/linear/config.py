@@ -27,46 +27,49 @@ REACTION_NAMES = (
 class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base``: a model of sentence-transformers, or a model of transformers, whose token vectors are
-    averaged. It is a hub id (at ``base_revision``), a folder or an ``embedded:`` name. Its weights
-    are frozen. They are saved with the judge, except those of an ``embedded:`` base. Vectors have
-    length 1. A text longer than ``max_tokens`` is encoded in pieces.
+    ``base``: the pretrained model that turns texts into vectors of length 1. It is a model of
+    sentence-transformers, or a model of transformers whose token vectors are averaged. Give a hub
+    id (at ``base_revision``), a folder or an ``embedded:`` name. Its weights are not trained. They
+    are saved with the judge, except for an ``embedded:`` base. A text longer than ``max_tokens`` is
+    encoded in pieces.
 
-    ``reading: turns`` uses the mean user turn and the mean assistant turn: their ``features``
-    (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``
-    for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` uses
-    one vector of the whole text, as ORALIS does (section 4.4), and the features of both sides.
+    ``features``: names of base/turn_features.py. ``name`` is a feature of the turns of both
+    speakers, and ``user.name`` or ``assistant.name`` a feature of the turns of one speaker.
+    ``vectors``: whether the heads also read vectors of texts. ``limit``: features are clipped at
+    this many standard deviations.
 
-    ``reading: answers`` uses the features and vectors of single answers, each with the last user
-    turn before it. A label describes the last answer of its row. A dialogue has the score of its
-    mean answer, or of its worst answer if the dimension is an issue (its good end is low).
+    ``reading``: what a head reads of a dialogue. With ``turns`` it reads the mean user turn and the
+    mean assistant turn: their features and the vectors of their texts. With ``dialogue`` it reads
+    one vector of the whole text, as ORALIS does (section 4.4), and the mean features of both
+    speakers. With ``answers`` it reads the features and vectors of an answer and of the last user
+    turn before it. A label then describes the last answer of its row. A dialogue is read as its
+    mean answer, or as its worst answer if the dimension is an issue (its good end is low).
 
-    ``limit``: features are clipped at this many standard deviations. ``reply``: short ``positive``
-    and ``negative`` reactions of users. It adds the features ``reaction``, ``expected_reaction``
-    and ``follows_answer`` (reply.py).
+    ``reply``: texts of users' ``positive`` and ``negative`` reactions. With them ``features`` can
+    also name ``reaction``, ``expected_reaction`` and ``follows_answer`` (reply.py).
 
     ``head``: ``ridge``, ``logistic`` or an MLP (``mlp_classifier``). The default is logistic for a
-    binary dimension, and ridge for any other. The two labels of a logistic head have the same total
-    weight, even if one is rare. ``stretch`` widens the scores of a ridge head to the standard
-    deviation of the labels, because the penalty shrinks them. ``prior_weights``: dimension ->
-    feature -> a weight in standard deviations of the score. It is added to the fitted weight of a
-    stretched ridge head.
+    binary dimension, and ridge for any other. In training a logistic head, the two labels have the
+    same total weight, even if one is rare. ``stretch``: whether to widen the scores of a ridge head
+    to the standard deviation of the labels. Unwidened scores vary too little, because the penalty
+    shrinks them. ``prior_weights``: dimension -> feature -> a weight in standard deviations of the
+    score. It is added to the fitted weight of the feature, and needs ``stretch``.
 
-    ``offsets``: dimension -> language -> a share of the scale, which is added to the scores of a
-    ridge head. It makes up for what a translation into that language loses. The judge supports the
-    languages named here.
+    ``offsets``: dimension -> language -> a share of the scale, which is added to a ridge head's
+    scores in this language. It makes up for the fall of the score when a dialogue is translated.
+    The languages in ``offsets`` are those that the judge supports.
 
-    ``grid``: setting -> values. Training tries all combinations. Ridge and logistic heads have the
-    settings ``alpha``, the penalty (the rows of one source have a total weight of 1), and
-    ``share``, the size of a vector's column relative to a feature's column after both are
-    standardised. With ``share`` 0 vectors are not used. An MLP has the settings of scikit-learn's
-    MLPClassifier, and ``classes``: k for the classes 0 to k, to which Equation 1 of ORALIS maps the
-    scale. A binary dimension has the classes 0 and 1.
+    ``grid``: a setting of the head -> the values to try. Training tries all combinations. Ridge and
+    logistic heads have two settings. ``alpha`` is the penalty, if the rows of one source have a
+    total weight of 1. ``share`` is the size of a vector's column relative to a feature's column
+    after both are standardised. With ``share`` 0 vectors are not used. An MLP has the settings of
+    scikit-learn's MLPClassifier, and ``classes``, the highest class k. Equation 1 of ORALIS maps
+    the scale to the classes 0 to k. A binary dimension always has the classes 0 and 1.
 
-    ``decode``: a classifier's score is its ``expected`` class, or its likeliest class (``argmax``)
-    as in the paper. ``fold_by``: without validation rows, cross-validation chooses the settings. It
-    has five folds of dialogues (``conversation``), or leaves out one chatbot at a time
-    (``chatbot``).
+    ``decode``: the score of an MLP is its ``expected`` class, or its likeliest class (``argmax``)
+    as in the paper. ``fold_by``: how cross-validation splits the rows. It has five folds of whole
+    dialogues (``conversation``), or leaves out one chatbot at a time (``chatbot``). It chooses the
+    settings of ``grid`` if there are no validation rows.
     """
 
     family: Literal["linear"] = "linear"
@@ -139,7 +142,8 @@ class LinearConfig(TrainedConfig):
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
         """Maps the name of each feature to its columns, as pairs (side, name). Side 0 is the user
-        and side 1 the assistant. ``name`` has a column for both sides, ``user.name`` one column."""
+        and side 1 the assistant. A feature ``name`` has one column for each side. ``user.name`` and
+        ``assistant.name`` have one column."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")
@@ -158,9 +162,11 @@ class LinearConfig(TrainedConfig):
 
     @property
     def needs_base(self) -> bool:
-        """Whether the judge needs its base model. A judge of surface features does not."""
+        """Whether the judge needs its base model. A judge that reads only features of the text does
+        not."""
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:
-        """Returns the kind of head of a dimension of ``kind``, such as ``binary``."""
+        """Returns the kind of head for a dimension. ``kind``: the kind of the dimension, such as
+        ``binary``."""
         return self.head or ("logistic" if kind == "binary" else "ridge")

@@ -43,11 +43,11 @@ Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the wind
 
 
 class TextEncoder:
-    """Computes vectors of texts with the frozen base of a linear judge, the model of
+    """Turns texts into vectors with the frozen base of a linear judge, the model of
     sentence-transformers in ``folder``.
 
-    On a CPU the bases of judges in this package run as PackedBert. Neither sentence-transformers
-    nor transformers is imported for them.
+    The bases in PACKABLE run as PackedBert on a CPU. This needs neither sentence-transformers nor
+    transformers, which are slow to import.
     """
 
     def __init__(self, folder: Path, config: LinearConfig) -> None:
@@ -169,11 +169,11 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns a unit vector of each of ``texts``, [texts, width]. Each text is its pieces of
-        token ids.
+        """Returns a unit vector for each of ``texts``, [texts, width]. A text is given as its
+        pieces of token ids (see ``split_ids``).
 
-        The vector is the mean over the text's pieces, weighted by their numbers of tokens.
-        ``budget``: the maximum number of padded tokens in a batch.
+        The vector has the direction of the mean over the text's pieces, weighted by their numbers
+        of tokens. ``budget``: the maximum number of padded tokens in a batch.
         """
         pass_sums = self._padded_sums
         if self.packed is not None:
@@ -197,8 +197,8 @@ class TextEncoder:
         return functional.normalize(sums, dim=-1).numpy()
 
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
-        """Returns the sum of the token vectors of each of ``pieces`` [pieces, width]: its pooled
-        vector times its number of tokens."""
+        """Returns [pieces, width]: for each of ``pieces`` the vector that the model gives it, times
+        the number of its tokens."""
         device = self.model.device
         ids, mask = pad_rows(pieces, int(self.model.tokenizer.pad_token_id or 0))
         ids, mask = ids.to(device), mask.to(device)

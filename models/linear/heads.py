@@ -23,11 +23,12 @@ Floats = npt.NDArray[np.float64]
 class FittedHead:
     """The fitted head of one dimension. It maps the columns [n, C] of n dialogues to scores.
 
-    ``layers``: pairs (weight [in, out], bias [out]), with ReLU between them. ``classes``: the
-    classes that occur in the training rows of an MLP classifier. ``top``: its highest class. Other
-    heads have no classes and ``top`` 1, and their output is a score on [0, 1] or a logit.
-    ``averages``: what an average user turn and an average assistant turn add to the output of a
-    linear head.
+    ``layers``: pairs (weight [in, out], bias [out]), with ReLU between them. ``averages``: what an
+    average user turn and an average assistant turn add to the output of a linear head.
+
+    ``classes``: the classes that occur in the training rows, if the head is an MLP. ``top``: the
+    highest class of the dimension. A head that is not an MLP has no classes, and its ``top`` is 1.
+    The output of a ridge head is a score on [0, 1]. The output of a logistic head is a logit.
     """
 
     kind: HeadName
@@ -119,9 +120,12 @@ class FittedHead:
         tensors: dict[str, Tensor],
         columns: int,
     ) -> FittedHead:
-        """Returns the head of the dimension ``name`` from ``record``, its entry in judge.json, and
-        removes its weights from ``tensors``. ``columns``: the number of columns that it reads.
-        Raises JudgeLoadError if a shape does not fit, and KeyError if an array is missing."""
+        """Returns the saved head of the dimension ``name``.
+
+        ``record``: the head's entry in judge.json. ``tensors``: the saved weights by name. The
+        head's weights are removed from it. ``columns``: the number of columns that the head reads.
+        Raises JudgeLoadError if a shape does not fit, and KeyError if an array is missing.
+        """
         layers = []
         width = columns
         for number in range(record["layers"]):

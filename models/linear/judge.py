@@ -1,7 +1,8 @@
-"""The linear judge: a frozen base, features of turns, and a fitted head for each dimension.
+"""The linear judge: a pretrained encoder that is not trained, features of turns, and a fitted head
+for each dimension.
 
-It is the family of ORALIS's classifier (sections 4.4 and 4.5), of the ridge regressions on turns,
-and of the plain baselines that every trained judge must beat.
+ORALIS's classifier (sections 4.4 and 4.5), ridge regressions on turns, and the plain baselines that
+every trained judge must beat are all of this family.
 """
 
 from __future__ import annotations
@@ -63,14 +64,15 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {
 
 class LinearJudge(LearnedJudge):
     """A judge with a linear head or an MLP for each dimension. ``reader`` turns a dialogue into the
-    columns that the heads read.
+    columns of numbers that the heads read.
 
-    The distribution of an MLP is its class probabilities, mapped to the dimension's levels. A
-    binary dimension has the calibrated probability. Any other head has a normal distribution with
-    the calibrated standard deviation.
+    A judgement has a distribution over the dimension's levels. For a binary dimension it is the
+    calibrated probability. For an MLP it is the probabilities of the classes, mapped to the levels.
+    For any other head it is a normal distribution with the calibrated standard deviation.
 
-    A linear head that reads turns has contributions: what each turn adds to the raw score or the
-    logit, compared with an average turn. The interval of a score holds nine in ten human ratings.
+    If the head is linear and reads turns, a judgement also has contributions: what each turn adds
+    to the raw score or the logit, compared with an average turn. The interval of a score holds nine
+    in ten human ratings.
     """
 
     family = "linear"
@@ -118,10 +120,11 @@ class LinearJudge(LearnedJudge):
         """Returns a judge that needs no training, from the ``settings`` of a file in
         configs/judges/.
 
-        The score is the sigmoid of the sum of the z-scores of ``features``, each the mean over the
-        assistant turns. ``settings`` has ``name``, ``rubric``, and ``features``: name -> {mean,
-        std, good}. ``good`` is 1 if a higher value is better, and -1 if a lower value is better.
-        ``dimensions`` replace those of the rubric.
+        The file has ``name``, ``rubric``, and ``features``: name -> {mean, std, good}. To score a
+        dialogue, the judge takes the mean of each feature over the assistant turns, and turns it
+        into a z-score with ``mean`` and ``std``. It multiplies the z-score by ``good``, which is 1
+        if a higher value is better and -1 if a lower value is better. The score is the sigmoid of
+        the sum. ``dimensions`` replace those of the rubric.
         """
         features = settings["features"]
         unknown = settings.keys() - {"name", "rubric", "features"}
@@ -300,8 +303,9 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns the head's scores [n] on [0, 1] for the dimension ``name``, from ``columns`` [n,
-        C]. They are before the isotonic map and the threshold, but after the temperature."""
+        """Returns scores [n] on [0, 1] of the dimension ``name``. ``columns`` [n, C]: what the head
+        reads. Of the calibration only the temperature is applied, not the isotonic map and not the
+        threshold."""
         return self.heads[name].unit_scores(
             columns, self.config.decode, self.calibration_of(name).temperature
         )
@@ -309,9 +313,12 @@ class LinearJudge(LearnedJudge):
     def _turn_weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
-        """Returns the weight of each turn of all ``requests`` in the columns that the head of
-        ``dimension`` reads. With ``reading: answers`` a whole dialogue is its mean answer, or its
-        worst answer if ``dimension`` is an issue. ``rows``: the columns of all turns."""
+        """Returns the weight of each turn of all ``requests`` in what the head of ``dimension``
+        reads.
+
+        With ``reading: answers`` a whole dialogue is read as its mean answer, or as its worst
+        answer if ``dimension`` is an issue. ``rows``: the columns of all turns.
+        """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
             return join_turns(readings, "weights")
@@ -360,8 +367,11 @@ class LinearJudge(LearnedJudge):
     ) -> Iterator[Contributions | None]:
         """Yields the contributions of each of ``requests``: what each turn adds to the output of a
         linear head, compared with an average turn. Yields None if the request is about a turn from
-        index EXPLAINED_TURNS on. ``rows`` and ``weights`` are those of all turns of all requests.
-        ``outputs``: the head's output for each request."""
+        index EXPLAINED_TURNS on.
+
+        ``weights`` and ``rows``: the weights and the columns of all turns of all requests.
+        ``outputs``: the head's output for each request.
+        """
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
         if head.kind == "ridge":
@@ -394,11 +404,12 @@ class LinearJudge(LearnedJudge):
             yield contributions
 
     def _causes(self, features: Floats, role: int, costs: Floats) -> tuple[Cause, ...]:
-        """Returns the features of a turn that lower the score most, at most _MOST_CAUSES.
+        """Returns the features of a turn that lower the score most. There are at most _MOST_CAUSES.
+        A feature that costs less than a quarter of the largest cost is left out.
 
-        ``features``: the values of a turn, before they are standardised. ``costs``: how much each
-        column of the turn lowers the score, first its features, then the entries of its vector. A
-        feature with less than a quarter of the largest cost is left out.
+        ``features``: the turn's values before they are standardised. ``role``: 0 for a user turn, 1
+        for an assistant turn. ``costs``: how much each column of the turn lowers the score. Its
+        features come first, then the entries of its vector.
         """
         names, means = self.reader.names, self.reader.scale.mean
         largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())

@@ -1,7 +1,8 @@
 """BERT without padding: the texts of a batch are packed into one row.
 
-Positions restart with each text, and attention is computed for all texts of one length at once. The
-token vectors are those of transformers, whose import takes longer than ten dialogues.
+Positions restart with each text. Attention is computed for all texts of one length at once. The
+token vectors are the same as with transformers, which takes longer to import than this takes for
+ten dialogues.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ PASS_TOKENS = 2048
 
 
 class PackedBert:
-    """A BERT encoder that reads texts without padding. ``weights`` and ``settings`` (config.json)
-    are those that transformers saves. The weights are cast to ``dtype``."""
+    """A BERT encoder that reads texts without padding. ``weights``: the tensors that transformers
+    saves. They are cast to ``dtype``. ``settings``: the fields of transformers' config.json."""
 
     def __init__(
         self, weights: Mapping[str, Tensor], settings: Any, dtype: torch.dtype
@@ -62,9 +63,9 @@ class PackedBert:
     def _attend(
         self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
     ) -> Tensor:
-        """Returns the attention output [N, H] of the N token ``vectors``. ``name``: the layer.
-        ``lengths``: the distinct lengths of texts, in order. ``sizes``: how many tokens all texts
-        of each length have together."""
+        """Returns the output [N, H] of one attention layer. ``name``: the layer. ``vectors`` [N,
+        H]: the vectors of all N tokens. ``lengths``: the distinct lengths of texts, in order.
+        ``sizes``: for each length, the number of tokens of all texts with this length."""
         shape = (len(vectors), self.settings.num_attention_heads, -1)
         parts = []
         for part in ("query", "key", "value"):

@@ -1,4 +1,4 @@
-"""Makes the columns that a linear judge's heads read from a dialogue."""
+"""Turns a dialogue into columns, the input of a linear judge's heads."""
 
 from __future__ import annotations
 
@@ -34,11 +34,15 @@ class TurnReading:
 
     ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. ``measures`` [T, M]: the features
     that need no reply model. ``features`` [T, F]: ``measures`` and, after ``add_reply_features``,
-    the features of the reply models. ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0]
-    if the judge needs none. ``vectors``: the same as ``texts`` if the heads read vectors of turns,
-    otherwise [T, 0]. ``weights`` [T]: each turn's weight in the mean of its side. ``text_vector``
-    [W]: the vector of the whole dialogue, for ``reading: dialogue``. ``tokens``: the number of
-    tokens of all turns. ``skipped``: how many oldest turns are not in these arrays.
+    the features of the reply models.
+
+    ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0] if the judge needs none.
+    ``vectors``: the same as ``texts`` if the heads read vectors of turns, otherwise [T, 0].
+    ``text_vector`` [W]: the vector of the whole dialogue, for ``reading: dialogue``.
+
+    ``weights`` [T]: the weight of each turn in the mean over the turns of its speaker. ``tokens``:
+    the number of tokens of all turns. ``skipped``: how many of the oldest turns are not in these
+    arrays.
     """
 
     roles: npt.NDArray[np.int64]
@@ -61,11 +65,11 @@ class TurnReading:
 @dataclass(slots=True)
 class TurnScale:
     """Standardises the features and vectors of turns. User turns (row 0) and assistant turns (row
-    1) have their own means.
+    1) have their own means, which come from the training data.
 
-    Subtracts ``mean`` [2, F] from features and divides by ``deviation`` [2, F]. Subtracts
-    ``centre`` [2, W] from vectors. A side without turns then adds nothing to a score. All three
-    come from the training data, also when dialogues of another domain are scored.
+    ``mean`` [2, F] is subtracted from features, and the result is divided by ``deviation`` [2, F].
+    ``centre`` [2, W] is subtracted from vectors. The mean turn is then 0, so a dialogue in which
+    one speaker has no turns is scored as if these were average.
     """
 
     mean: Floats
@@ -90,7 +94,7 @@ class TurnScale:
         self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
     ) -> Floats:
         """Returns ``measures`` [T, m], standardised and clipped at ``limit`` standard deviations.
-        They are the first m features of T turns with the roles ``roles`` [T]."""
+        ``measures``: the first m features of T turns. ``roles`` [T]: the role of each turn."""
         count = measures.shape[1]
         scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
         return scores if limit is None else np.clip(scores, -limit, limit)
@@ -105,8 +109,8 @@ class DialogueReader:
     """Turns dialogues into the columns that the heads of a linear judge read.
 
     ``read`` and ``add_reply_features`` compute the features and vectors of turns. ``turn_columns``
-    and ``pool_turns`` turn these into columns. ``encoder``: None if the judge uses surface features
-    only.
+    and ``pool_turns`` turn features and vectors into columns. ``encoder``: the model for the
+    vectors, or None if the judge reads only features of the text.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -136,8 +140,8 @@ class DialogueReader:
         return np.array([feature is None for feature in self.layout])
 
     def row_of(self, values: Mapping[str, float]) -> Floats:
-        """Returns one row of columns [C] that has the values of the features in ``values``, and 0
-        everywhere else."""
+        """Returns one row of columns [C]. ``values``: feature -> the number in the columns of this
+        feature. All other columns are 0."""
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
             for feature in self.config.feature_columns[name]:
@@ -172,8 +176,8 @@ class DialogueReader:
         return readings
 
     def _count_skipped(self, dialogue: Dialogue) -> int:
-        """Returns how many of the oldest turns of ``dialogue`` are left out. The last answer never
-        is."""
+        """Returns how many of the oldest turns of ``dialogue`` are not read, because it has more
+        than MAX_TURNS turns. The last answer is always read."""
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
@@ -215,8 +219,9 @@ class DialogueReader:
         )
 
     def _turn_weights(self, roles: npt.NDArray[np.int64]) -> Floats:
-        """Returns the weight of each turn. With ``reading: answers`` only the last answer and the
-        user turn before it have a weight. Otherwise all turns of a side have the same weight."""
+        """Returns the weight of each turn in the mean that the heads read. With ``reading:
+        answers`` only the last answer and the user turn before it have a weight. Otherwise all
+        turns of a speaker have the same weight."""
         if self.config.reading == "answers":
             return answer_weights(roles, np.flatnonzero(roles == 1)[-1:].tolist())
         weights = np.zeros(len(roles))
@@ -244,9 +249,12 @@ class DialogueReader:
     def add_reply_features(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
-        """Sets the ``features`` of all ``readings``, which adds those of the reply models. The
-        models read all turns in one pass. ``half``: the index (0 or 1) of one reply model, for
-        training. None is the mean of both."""
+        """Adds the features of the reply models to ``features`` of each of ``readings``. Does
+        nothing if the judge has no reply models. The models read the turns of all dialogues in one
+        pass.
+
+        ``half``: the index (0 or 1) of one reply model, for training. None is the mean of both.
+        """
         if self.reactions is None or not readings:
             return
         roles = [reading.roles for reading in readings]
@@ -273,11 +281,12 @@ class DialogueReader:
     def pool_turns(
         self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
-        """Returns the columns [n, C] of the n dialogues of ``readings``.
+        """Returns what the heads read of n dialogues, the columns [n, C]. ``readings``: the n
+        dialogues. ``rows`` [T, F + W]: the columns of all their turns. ``weights`` [T]: the weight
+        of each turn.
 
-        First comes the vector of the whole text, if the judge reads it. Then for each side comes
-        the weighted sum of the ``rows`` [T, F + W] of its turns. ``weights`` [T]: the weight of
-        each turn.
+        The vector of the whole text comes first, if the judge reads it. Then comes the weighted sum
+        of the user turns, and then the weighted sum of the assistant turns.
         """
         sides = join_turns(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
@@ -290,9 +299,9 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight of each turn in the mean of ``answers``, which are indices of turns. An
-    answer and the last user turn before it have the same weight. ``roles`` [T]: 0 for a user turn,
-    1 for an assistant turn."""
+    """Returns the weight [T] of each turn in the mean of the assistant turns with the indices
+    ``answers``. The last user turn before an answer has the same weight as the answer. ``roles``
+    [T]: 0 for a user turn, 1 for an assistant turn."""
     weights = np.zeros(len(roles))
     for answer in answers:
         user_turns = np.flatnonzero(roles[:answer] == 0)
@@ -301,8 +310,11 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
 
 
 def _longest_dialogues(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
-    """Returns for each of ``dialogues`` the longest of them that begins with all its turns. At
-    level turn, many dialogues are beginnings of the same few."""
+    """Returns for each of ``dialogues`` the longest of them that begins with the same turns.
+
+    When each answer is scored, many dialogues are beginnings of a few long ones. Features then need
+    to be computed only for these.
+    """
     longest: dict[int, Dialogue] = {}
     for dialogue in dialogues:
         before = longest.setdefault(id(dialogue.turns[0]), dialogue)

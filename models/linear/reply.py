@@ -69,37 +69,42 @@ class ReplyModel(nn.Module):
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
-        """Returns the log-likelihood of the real next ``turns`` [..., H], without its normaliser.
-        ``expected`` [..., H]: the expected replies."""
+        """Returns the log-likelihood of the turns that really came next, up to a constant.
+        ``expected`` [..., H]: the expected replies. ``turns`` [..., H]: the vectors of the real
+        next turns."""
         return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
     def log_mean_likelihood(self, expected: Tensor, others: Tensor) -> Tensor:
-        """Returns the log of the mean likelihood of the N turns ``others`` [N, H], without its
-        normaliser. ``expected`` [..., H]: the expected replies."""
+        """Returns the log of the mean likelihood of N possible next turns, up to the same constant
+        as ``log_likelihood``. ``expected`` [..., H]: the expected replies. ``others`` [N, H]: the
+        vectors of the possible turns."""
         return log_mean_exp(
             expected, self.project_turns(others), self.log_sharpness.exp()
         )
 
 
 def log_mean_exp(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
-    """Returns log(mean(exp(sharpness * cosine))) of each of ``vectors`` [..., H]. The mean is over
-    its cosines to ``others`` [N, H]."""
+    """Returns log(mean(exp(sharpness * cosine))) for each of the unit vectors ``vectors`` [..., H].
+    The mean is over the cosines of the vector to each of the N unit vectors ``others`` [N, H]."""
     scores = vectors @ others.T * sharpness
     return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
 def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns three arrays [T, H] for the turn vectors ``unit`` [T, H]: the turn, the turn before
-    it, and the turn before that. A missing turn before the first is replaced by the first or the
-    second turn."""
+    it, and the turn before that. If a dialogue has no such earlier turn, the turn itself is in its
+    place."""
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
     return unit, before, earlier
 
 
 class Reactions(nn.Module):
-    """Two reply models, each trained on one half of the dialogues, with the unit vectors of
-    ``positive`` [P, H] and ``negative`` [N, H] reactions of users."""
+    """Two reply models, and the vectors of typical reactions of users.
+
+    Each model is trained on one half of the dialogues. ``positive`` [P, H] and ``negative`` [N, H]:
+    the unit vectors of the reactions.
+    """
 
     positive: Tensor
     negative: Tensor
@@ -127,13 +132,13 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns the features REACTION_NAMES of each turn [T, 3], one array per dialogue. A
-        feature of assistant turns is 0 for user turns, and a feature of user turns is 0 for
+        """Returns the features REACTION_NAMES of each turn, one array [T, 3] per dialogue.
+        ``expected_reaction`` is 0 for user turns. ``reaction`` and ``follows_answer`` are 0 for
         assistant turns. The models read all dialogues in one pass.
 
-        ``units`` [T, H] and ``roles`` [T]: the unit vectors and roles of each dialogue's turns.
-        ``measures`` [N, F]: the features of all N turns. ``half``: the index (0 or 1) of one reply
-        model, for training. None is the mean of both.
+        ``units``: the unit vectors [T, H] of each dialogue's turns. ``roles``: the roles [T] of
+        each dialogue's turns. ``measures`` [N, F]: the features of the N turns of all dialogues.
+        ``half``: the index (0 or 1) of one reply model, for training. None is the mean of both.
         """
         contexts = [
             turns_with_context(torch.from_numpy(unit).float()) for unit in units
@@ -175,8 +180,8 @@ class Reactions(nn.Module):
         return np.split(columns, ends[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the tensors to save, by name. The models are in half precision, to which training
-        has rounded them."""
+        """Returns the tensors to save, by name. Those of the reply models are in half precision.
+        This loses nothing, because training has rounded them already."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")

@@ -274,9 +274,9 @@ def write_and_count_rows(
 
 
 def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns a figure with two or more panels: the share of malformed users, and the share with
-    each fault. A panel has a bar with Wilson's interval for each language and user model (MEDAL,
-    Figure 7). ``users`` are the entries of ``users`` in report.json."""
+    """Returns a figure of the users that were found malformed (MEDAL, Figure 7): one panel with the
+    share of malformed users, and one for each fault. A panel has a bar with Wilson's interval for
+    each language and user model. ``users`` are the entries of ``users`` in report.json."""
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}

@@ -40,8 +40,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class TranslateConfig(Config):
     """Settings of ``medal data translate``.
 
-    ``llm`` translates. ``tries`` is the most requests for one dialogue. ``max_tokens`` limits one
-    answer.
+    ``llm`` is the model that translates. ``tries`` is the maximum number of requests for one
+    dialogue. ``max_tokens`` is the maximum length of one answer.
     """
 
     llm: LLMConfig
@@ -50,13 +50,13 @@ class TranslateConfig(Config):
 
 
 class UnusableError(ValueError):
-    """An answer of a model cannot be used. The message is the reason. It is sent back to the model,
-    and stored."""
+    """A model's answer is not a usable translation. The message says why. The next request tells
+    this to the model."""
 
 
 def _parse_object(answer: str) -> dict[str, Any]:
-    """Returns the JSON object in ``answer``. Reasoning before it is ignored. Raises UnusableError
-    if there is other text or no object."""
+    """Returns the JSON object in ``answer``. Text in which the model thinks before its answer is
+    ignored. Raises UnusableError if there is no object, or other text beside it."""
     try:
         value = parse_json(without_thinking(answer))
     except ValueError:
@@ -67,11 +67,11 @@ def _parse_object(answer: str) -> dict[str, Any]:
 
 
 class Translation:
-    """The translation of ``row`` into the language ``lang``.
+    """The translation of ``row`` into the language ``lang``, finished or in progress.
 
-    ``texts`` are the translated turns, None until an answer is usable. ``tries`` counts answers.
-    ``reason`` says why the latest answer was not usable. ``id`` contains a hash of the source text,
-    so an edited dialogue is translated again.
+    ``texts`` has the translated text of each turn. It is None until an answer is usable. ``tries``
+    is the number of answers so far. ``reason`` says why the latest answer was not usable. ``id``
+    contains a hash of the original text, so that an edited dialogue is translated again.
     """
 
     def __init__(
@@ -95,8 +95,9 @@ class Translation:
         return f"0:{self.tries}"
 
     def read_texts(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the translated text of each turn, from ``fields``, the JSON object in an answer.
-        Raises UnusableError if an entry is missing, unexpected or not a plausible translation."""
+        """Returns the translated text of each turn. ``fields`` is the JSON object of an answer,
+        with one entry for each turn. Raises UnusableError if an entry is missing, unexpected or not
+        a plausible translation."""
         for key in self.turns:
             if key not in fields:
                 raise UnusableError(f"the entry {key!r} is missing")
@@ -116,8 +117,8 @@ class Translation:
         return texts
 
     def _find_problem(self, original: str, text: str) -> str:
-        """Returns what is wrong with ``text``, the translation of the turn ``original``. Returns an
-        empty text if nothing is."""
+        """Returns what is wrong with ``text`` as a translation of ``original``, the text of a turn.
+        Returns an empty text if nothing is wrong."""
         if original.strip() and not text:
             return "is empty"
         if text and not original.strip():
@@ -131,8 +132,8 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Asks one model for translations. After an unusable answer it asks again, with the reason.
-    ``earlier`` counts translations by earlier runs."""
+    """Asks one model for translations. After an unusable answer it asks again, and says what was
+    wrong. ``earlier`` is the number of translations that earlier runs finished."""
 
     def __init__(
         self,
@@ -172,12 +173,12 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Translates all of ``translations``, resuming from the journal beside the file ``out``.
-        Retries translations that failed in an earlier run. ``overwrite`` starts again. ``progress``
-        is called with the number of finished translations.
+        """Translates all of ``translations``. Continues from the journal of an earlier run beside
+        the file ``out``, and tries translations again that failed in it. ``overwrite`` discards the
+        journal. ``progress`` is called with the number of finished translations.
 
-        Raises MedalError if ``out`` exists without a journal, if the journal is of another
-        signature, or if two translations have the same id.
+        Raises MedalError if two translations have the same id, or if ``out`` exists without a
+        journal. Raises MedalError if the journal was made with another model, prompt or decoding.
         """
         self.made_by = self.signature_text
         run = {"translated_by": self.made_by}
@@ -267,13 +268,14 @@ def write_translations(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Runs ``translations`` with ``runner`` and writes the results to ``out``, after the rows of
-    earlier runs. Failed translations go to ``x.failed.jsonl`` with the reason, and the next run
-    retries them. Returns the number of failures by reason. ``overwrite`` starts again. ``progress``
-    is called with the number of finished translations.
+    """Runs ``translations`` with ``runner`` and writes the translated rows to ``out``. Returns the
+    number of failures by reason. ``overwrite`` discards earlier runs, whose rows are otherwise kept
+    in ``out``. ``progress`` is called with the number of finished translations.
 
-    A translated row has the roles, speakers, context, group and split of its source, but no labels.
-    Raises MedalError if ``out`` holds rows of another translator.
+    For ``out`` = ``x.jsonl``, failed translations are written to ``x.failed.jsonl`` with the
+    reason, and the next run tries them again. A translated row keeps the roles, speakers, context,
+    group and split of the original, but has no labels. Raises the errors of
+    ``TranslationRunner.run_all``.
     """
     runner.run_all(translations, out, overwrite=overwrite, progress=progress)
     rows: list[LabelledDialogue] = []

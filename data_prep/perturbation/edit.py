@@ -53,8 +53,8 @@ def join_texts(parts: Iterable[str], lang: str) -> str:
 
 
 def has_words(text: str, lang: str, count: float) -> bool:
-    """Returns whether ``text``, which is in ``lang``, has at least ``count`` words. In Chinese and
-    Japanese 1.6 characters count as a word."""
+    """Returns whether ``text``, in the language ``lang``, has at least ``count`` words. In Chinese
+    and Japanese, 1.6 characters count as a word."""
     if lang in _NO_SPACES:
         count *= 1.6
     return len(word_pattern(lang).findall(text)) >= count
@@ -78,9 +78,9 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def match_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` in the style of the text ``like``: in lower case if ``like`` has no
-    capitals, and without a full stop if ``like`` ends without one. So style does not reveal an
-    edit."""
+    """Returns ``sentence`` in lower case if the text ``like`` has no capitals, and without its full
+    stop if ``like`` ends without one. Otherwise an inserted sentence could be recognised by its
+    style."""
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
     if like.strip() and not _END.search(like):
@@ -94,8 +94,9 @@ def insert_sentence(
     position: float,
     lang: str,
 ) -> str:
-    """Returns ``text`` with ``sentence`` at the sentence boundary nearest to ``position``. 0 is the
-    begin of the text and 1 its end. Both are in ``lang``."""
+    """Returns ``text`` with ``sentence`` inserted between two of its sentences, at its begin or at
+    its end. ``position`` is from 0 (begin) to 1 (end), counted in sentences: 0.5 is after half of
+    them. The style of ``sentence`` is adapted to ``text``. Both are in the language ``lang``."""
     text = text.strip()
     if not text:
         return sentence
@@ -115,8 +116,9 @@ def append_text(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` followed by ``right``, both in ``lang``. With ``line_end`` they are on two
-    lines. Otherwise they are on one line, and ``left`` gets a full stop if it has no end mark."""
+    """Returns ``left`` followed by ``right``, both in the language ``lang``. With ``line_end`` they
+    are on two lines. Otherwise they are on one line, and ``left`` gets a full stop if it ends
+    without punctuation."""
     left = left.rstrip()
     right = right.lstrip()
     if not left or not right:
@@ -129,8 +131,8 @@ def append_text(
 
 
 def join_sentences(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts``, which are in ``lang``, as one text. A part without an end mark gets a full
-    stop, except the last part."""
+    """Returns ``parts``, texts in the language ``lang``, as one text. Each part except the last
+    gets a full stop if it ends without punctuation."""
     text = ""
     for part in parts:
         text = append_text(text, part, lang)
@@ -138,8 +140,9 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
 
 
 def table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
-    """Returns the entries of ``table`` in ``lang`` and ``split``: texts, lists or mappings. Returns
-    an empty tuple if the table lacks the language."""
+    """Returns the entries of the sentence table ``table`` in the language ``lang`` that belong to
+    ``split``. An entry is a text, a list or a mapping, depending on the table. Returns an empty
+    tuple if the table lacks the language."""
     return _split_table(table).get((lang, split), ())
 
 
@@ -175,8 +178,8 @@ def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
 def with_contents(
     dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
 ) -> Dialogue:
-    """Returns ``dialogue`` with other texts in some turns. ``contents`` maps a turn index to its
-    new text. The index 0 is the turn ``start``."""
+    """Returns ``dialogue`` with other texts in some turns. ``contents`` maps a turn index to the
+    new text. Indices are counted from the turn ``start``."""
     turns = list(dialogue.turns)
     for i, content in contents.items():
         turns[start + i] = Turn(turns[start + i].role, content)
@@ -199,8 +202,8 @@ def stable_hash(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Donors:
-    """Assistant turns of other conversations, from which edits take text. ``turns`` maps a language
-    to pairs of group and text, the shortest text first."""
+    """Assistant turns of other conversations, whose text edits use. ``turns`` maps a language to
+    (group, text) pairs, the shortest text first. The group names the conversation."""
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
@@ -228,8 +231,10 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns a random turn of about ``length`` characters that ``accept`` accepts. The turn is
-        not from the group of ``edit``. Returns None if no drawn turn is accepted."""
+        """Returns the text of a random donor turn of about ``length`` characters, in the language
+        of ``edit``. ``accept`` is called with a text and says whether it may be used. Turns of the
+        edited conversation are never used. Returns None if no turn was accepted in a fixed number
+        of draws."""
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -252,12 +257,13 @@ class CannotInject(Exception):
 
 @dataclass
 class Edit:
-    """One issue in one dialogue: an injected version, and a control version without the issue.
-    Otherwise the two versions are as similar as possible.
+    """An issue to put into ``dialogue``. The edit makes two versions: one with the issue, and a
+    control version that is as similar as possible but lacks the issue.
 
-    ``injected`` and ``control`` map turn indices to the new texts of each version. Both versions
-    edit the same turns. ``touched`` has the indices of assistant turns with the issue. ``how`` is
-    the name of the method. ``strength`` is from 1 to 3.
+    ``injected`` and ``control`` map a turn index to the new text in each version. Both edit the
+    same turns. ``touched`` has the indices of the assistant turns with the issue. ``how`` names the
+    method. ``strength`` is from 1 to 3. ``split`` says which part of the sentence tables to use.
+    ``group`` names the conversation, whose turns are not used as donors.
     """
 
     dialogue: Dialogue
@@ -276,8 +282,8 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the table ``name`` in the language of the dialogue and this split.
-        Raises CannotInject if there are none."""
+        """Returns the entries of the sentence table ``name`` for the language of the dialogue and
+        the split of the edit. Raises CannotInject if there are none."""
         if not (table := table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
@@ -289,8 +295,8 @@ class Edit:
         need: int = 0,
         why: str = "no assistant turn with words",
     ) -> list[int]:
-        """Returns the indices of assistant turns with at least ``words`` words. Raises CannotInject
-        with the reason ``why`` if there are fewer than ``need``."""
+        """Returns the indices of the assistant turns with at least ``words`` words. If fewer than
+        ``need`` turns have so many, raises CannotInject with the message ``why``."""
         turns = self.dialogue.assistant_turns
         answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
         if len(answers) < need:
@@ -298,8 +304,8 @@ class Edit:
         return answers
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """Draws ``count`` of ``options`` without repeats, in the order of ``options``. Draws all if
-        there are fewer."""
+        """Draws ``count`` different items of ``options``, and returns them in the order of
+        ``options``. Returns all items if there are fewer."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
@@ -327,15 +333,16 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Inserts a sentence into both versions of ``turn``: ``injected`` into one, ``control``
-        into the other. ``position`` is from 0 (begin) to 1 (end)."""
+        """Inserts one sentence into each version of the turn ``turn``: ``injected`` into the
+        version with the issue, ``control`` into the control. ``position`` is from 0 (begin) to 1
+        (end)."""
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
             contents[turn] = insert_sentence(before, sentence, position, self.lang)
 
     def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
-        """Sets ``how`` and ``touched``, which is every edited turn by default. Raises CannotInject
-        if the two versions of a touched turn are equal."""
+        """Records the method ``how`` and the turns ``touched`` that have the issue (default: all
+        edited turns). Raises CannotInject if the two versions of such a turn are equal."""
         self.how = how
         if touched is None:
             touched = self.injected
@@ -350,9 +357,9 @@ class Edit:
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns one to ``limit`` neutral sentences of about ``length`` characters together. They
-        are not in ``used`` and not in the dialogue. Raises CannotInject if no such sentence is
-        left."""
+        """Returns one to ``limit`` neutral sentences, whose total length is about ``length``
+        characters. Leaves out sentences in ``used`` and sentences that are a turn of the dialogue.
+        Raises CannotInject if no sentence is left."""
         present = {*used, *self.texts}
         free = [text for text in self.table_entries("neutral") if text not in present]
         if not free:

@@ -78,8 +78,8 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """The number of injected pairs by issue, and the number of dialogues that could not carry an
-    issue, by issue and reason."""
+    """Counts of an injection run. ``injected`` maps an issue to its number of pairs. ``refused``
+    maps an issue to the reasons why dialogues cannot carry it, each with a number of dialogues."""
 
     injected: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(
@@ -87,7 +87,8 @@ class InjectionCounts:
     )
 
     def summary_lines(self) -> list[str]:
-        """Returns one line of text for each issue, with the most frequent reason of refusals."""
+        """Returns one text for each issue: the number of pairs, the number of dialogues that cannot
+        carry the issue, and the most frequent reason."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -108,18 +109,20 @@ def injected_rows(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Yields clean rows first. Then, for each of ``issues``, yields injected rows, each followed by
-    its control.
+    """Yields rows with known labels, made from ``dialogues``. The clean rows are first. Then, for
+    each of ``issues``, pairs follow: a row with the issue, and its control without the issue.
 
-    For each issue, dialogues are tried in random order and at random strength, until there are
-    ``per_issue`` pairs (None: all dialogues). ``clean_count`` is the number of clean rows (None:
-    ``per_issue``). The draws depend on ``seed``, the id of the dialogue and the issue, not on the
-    order of ``dialogues``. ``split`` selects the sentences. Text of other conversations comes from
-    ``dialogues``, so pass conversations of one split only. ``counts`` is updated.
+    ``per_issue`` is the number of pairs for each issue (None: as many as there are suitable
+    dialogues). Dialogues and strengths are drawn at random. ``clean_count`` is the number of clean
+    rows (None: ``per_issue``). The same ``seed`` gives the same rows, whatever the order of
+    ``dialogues``. ``split`` says which part of the sentence tables to use, and is the split of the
+    rows. Rows also use text of other conversations in ``dialogues``, so pass conversations of one
+    split only. ``counts``, if given, is updated.
 
-    All labels are new. A clean row is 0 for all issues, which only means that none was injected. An
-    injected row is 1 for its issue, and the control is 0. Both are 0 for the issues in
-    ``UNTOUCHED``. Raises ConfigError if an issue is unknown.
+    A clean row has label 0 for every issue, which only means that no issue was injected. A pair has
+    a label for its issue, 1 in the injected row and 0 in the control. Both rows also have label 0
+    for the issues in ``UNTOUCHED``, which the edit cannot cause. Raises ConfigError if an issue is
+    unknown.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
@@ -179,13 +182,14 @@ def inject_pair(
     donors: Donors,
     split: Split,
 ) -> list[LabelledDialogue]:
-    """Returns two rows: ``row`` with ``issue`` injected at ``strength`` (1 to 3), and its control,
-    with a harmless edit in the same turns. ``rng`` makes the draws. Text comes from ``donors`` and
-    from the sentences of ``split``.
+    """Returns two rows made from ``row``. The first has ``issue`` injected at ``strength`` (1 to
+    3). The second is its control, with a harmless edit in the same turns. ``rng`` makes all random
+    choices. New text comes from ``donors``, and from the part ``split`` of the sentence tables.
 
-    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
-    the id ``pair`` that both rows share, and the method ``how``. Raises CannotInject if the
-    dialogue cannot carry the issue.
+    Both rows have labels for ``issue`` and for ``UNTOUCHED[issue]`` only. Of other issues nothing
+    is known. ``extra["planted"]`` has the assistant turns with the issue (``turns``), the method
+    (``how``) and an id that both rows share (``pair``). Raises CannotInject if the dialogue cannot
+    carry the issue.
     """
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
@@ -217,8 +221,8 @@ def _labelled_row(
     split: Split,
     planted: Mapping[str, object],
 ) -> LabelledDialogue:
-    """Returns ``row`` with the id ``id``, the new texts ``contents`` (by turn index) and
-    ``labels``. ``planted`` is stored in ``extra``."""
+    """Returns a copy of ``row`` with a new id, new texts and ``labels``. ``contents`` maps a turn
+    index to the new text of this turn. ``planted`` is stored in ``extra``."""
     return LabelledDialogue(
         dialogue=replace(with_contents(row.dialogue, contents), id=id),
         labels={name: (value,) for name, value in labels.items()},
@@ -233,7 +237,8 @@ def _labelled_row(
 
 
 def apply_issue(issue: str, edit: Edit) -> None:
-    """Injects ``issue`` into ``edit``. Raises CannotInject if the dialogue cannot carry it."""
+    """Fills ``edit`` with the two versions for ``issue``. Raises CannotInject if the dialogue
+    cannot carry the issue."""
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
@@ -271,8 +276,9 @@ def _insert_variants(
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts pairs of a sound and a faulty sentence into ``turns``, which take turns. The faulty
-    one goes into the injected version, the sound one into the control, at the same position."""
+    """Inserts one of each pair (sound, faulty) in ``sentences`` into a turn: the faulty sentence
+    into the injected version, the sound one into the control, at the same position. The pairs are
+    dealt out to ``turns`` in rotation."""
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.choose(edit.table_entries("openers")) if edit.flip() else ""
         position = float(edit.rng.random())
@@ -440,8 +446,8 @@ def _inject_off_topic(edit: Edit) -> None:
 
 
 def _could_be_donor(edit: Edit, turn: int) -> bool:
-    """Returns whether the answer ``turn`` is like a donor: in the middle of the dialogue, with at
-    least five words and _SUBJECT content words."""
+    """Returns whether the answer ``turn`` resembles the turns in ``Donors``: it is neither the
+    first nor the last answer, and has at least five words and _SUBJECT content words."""
     text = edit.texts[turn]
     return (
         turn in edit.dialogue.assistant_turns[1:-1]
@@ -470,11 +476,11 @@ def _unrelated_text(edit: Edit, turn: int, length: int) -> str:
 
 
 def _inject_incoherence(edit: Edit) -> None:
-    """Injects incoherent, by a random method among the methods for this strength that the dialogue
-    can carry.
+    """Injects incoherent by a random one of two methods, which depend on the strength. Takes the
+    other method if the dialogue cannot carry the first.
 
-    Either side of a contradiction may come first, so one sentence alone does not reveal it. The
-    turn in ``touched`` is the later one.
+    In a contradiction, either statement may come first, so that no statement alone reveals the
+    label. ``touched`` has the turn with the later statement.
     """
     methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
@@ -513,8 +519,8 @@ def _inject_contradiction(edit: Edit) -> None:
 
 
 def _inject_forgetting(edit: Edit) -> None:
-    """Inserts a sentence into an answer. In the injected version it has forgotten what was said
-    before, in the control it remembers."""
+    """Inserts a sentence into an answer. In the injected version, the assistant has forgotten what
+    was said before. In the control, the assistant remembers."""
     turns = [i for i in edit.answer_indices() if i > 1]
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
@@ -523,7 +529,8 @@ def _inject_forgetting(edit: Edit) -> None:
 
 
 def _reorder_answers(edit: Edit) -> None:
-    """Gives every chosen answer the place of another one. In the control each keeps its place."""
+    """Exchanges two or more answers, so that none of them keeps its place. In the control they all
+    keep their places."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answer_indices(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
@@ -597,8 +604,8 @@ def _nonsense_word(edit: Edit, word: str) -> str:
 
 
 def _to_foreign_text(edit: Edit, text: str) -> str:
-    """Returns ``text`` with its second half, or from strength 2 all of it, replaced by text in
-    another language. Each line keeps its length."""
+    """Returns ``text`` with its second half replaced by text in another language. From strength 2,
+    all of it is replaced. Each line keeps its length."""
     ends = [match.end() for match in word_pattern(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()

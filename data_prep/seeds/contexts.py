@@ -48,15 +48,15 @@ _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
 
 def gendered_word(text: str) -> str | None:
     """Returns the first whole word of ``text`` that reveals a gender
-    (configs/seeds/gendered_words.yaml). Returns None if there is none. The check is strict:
-    ``brother`` reveals a gender, whoever's brother it is."""
+    (configs/seeds/gendered_words.yaml). Returns None if no word does. The check is strict:
+    ``brother`` counts even if the text is about somebody's brother."""
     return _first_match("gendered_words", text)
 
 
 def affective_word(text: str) -> str | None:
     """Returns the first word or phrase of ``text`` that names a feeling
-    (configs/seeds/affect_words.yaml), even if it is negated (``not happy``). Returns None if there
-    is none."""
+    (configs/seeds/affect_words.yaml). Returns None if no word does. A negated feeling (``not
+    happy``) counts too."""
     return _first_match("affect_words", text)
 
 
@@ -68,8 +68,9 @@ def _first_match(name: str, text: str) -> str | None:
 
 @cache
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
-    """Returns the patterns of the word list ``name``: one for words and phrases in any case, and
-    one for the words under ``exact``, which match only in their own case."""
+    """Returns the patterns of the word list ``name``. The first matches its words and phrases in
+    upper and lower case. A second one, if the list has words under ``exact``, matches these only as
+    they are spelled."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -215,9 +216,9 @@ GENDERS: tuple[Gender, ...] = ("female", "male")
 
 @dataclass(frozen=True, slots=True)
 class SeedContext:
-    """What a simulated user is told: scene, persona, gender and feeling (``affect``), language and
-    country. ``affect`` is None if the scene names a feeling. ``lang`` is an ISO 639-1 code,
-    ``country`` an English name."""
+    """What a simulated user is told: ``scene``, ``persona``, ``gender``, a feeling (``affect``),
+    language and country. ``affect`` is None if the scene itself names a feeling. ``lang`` is an ISO
+    639-1 code. ``country`` is an English name."""
 
     scene: str
     persona: str
@@ -228,14 +229,15 @@ class SeedContext:
 
     @property
     def group(self) -> str:
-        """The id of the context without its language. Splits and clusters use it."""
+        """An id of the context that is the same in every language. Dialogues with the same group
+        stay in one split, and confidence intervals treat them as dependent."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
 
     @property
     def id(self) -> str:
-        """The group and the language. Equal contexts have the same id in every run."""
+        """The id of the context: its group and its language. It depends only on the content."""
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
@@ -244,17 +246,18 @@ class SeedContext:
 
 
 def parse_context(record: object) -> SeedContext:
-    """Returns the context in ``record``, a JSON object. Raises RecordError that names the field if
-    one is missing, malformed or unknown."""
+    """Returns the context in ``record``, a JSON object. Raises RecordError if a field is missing,
+    malformed or unknown. The error names the field."""
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
     return parse(SeedContext, record)
 
 
 class SeedsConfig(Config):
-    """Settings of ``n`` seed contexts. ``scenes`` and ``personas`` are ``embedded``, or a file of
-    the published set. ``file`` is a file of contexts that ``medal data seeds`` wrote, to use in
-    place of new ones."""
+    """Settings for the choice of seed contexts. ``n`` is the number of contexts. ``scenes`` and
+    ``personas`` are each ``embedded``, or the path of a published file (ATOMIC10X.jsonl,
+    persona.jsonl). ``file`` is a file of contexts that ``medal data seeds`` wrote. If ``file`` is
+    given, its contexts are used and none are drawn."""
 
     n: int = Field(default=400, ge=1)
     file: str | None = None
@@ -263,8 +266,9 @@ class SeedsConfig(Config):
 
 
 class Draw(NamedTuple):
-    """A context without a language. ``relation`` is the relation of the scene. ``affect`` and its
-    ``quadrant`` are None if the scene names a feeling."""
+    """A seed context before it gets a language and a country. ``relation`` is the ATOMIC relation
+    of the scene. ``affect`` is a feeling, and ``quadrant`` its class, one of four (Russell, 1980).
+    Both are None if the scene names a feeling."""
 
     scene: str
     relation: str
@@ -277,10 +281,11 @@ class Draw(NamedTuple):
 def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns ``config.n`` contexts in each of ``languages``, in the order of contexts, then
-    languages. Draws them by ``seed``, or reads them from ``config.file``.
+    """Returns ``config.n`` contexts in each of ``languages``: the first context in all languages,
+    then the second, and so on. They are drawn by ``seed``, or read from ``config.file`` if it is
+    set.
 
-    Raises ConfigError if a language is unknown or there are too few contexts, and DataError if a
+    Raises ConfigError if a language is unknown or there are too few contexts. Raises DataError if a
     line of a file is bad.
     """
     if config.file is None:
@@ -307,9 +312,9 @@ def make_contexts(
 
 
 def draw_from_config(config: SeedsConfig, seed: int) -> list[Draw]:
-    """Draws ``config.n`` contexts without language by ``seed``, from the scenes and personas that
-    ``config`` names. Raises ConfigError if there are too few scenes and personas, and DataError if
-    a line of a file is bad."""
+    """Draws ``config.n`` contexts, still without a language, from the scenes and personas that
+    ``config`` names. ``seed`` determines the draws. Raises ConfigError if there are too few scenes
+    and personas, and DataError if a line of a file is bad."""
     triples = read_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
 
@@ -321,11 +326,12 @@ def draw_contexts(
     *,
     seed: int,
 ) -> list[Draw]:
-    """Draws ``n`` contexts without language by ``seed``, from ``triples`` and ``personas``. Every
-    scene and every persona is used once before one is used twice. Genders are balanced, and so are
-    the quadrants of feelings and the feelings within a quadrant.
+    """Draws ``n`` contexts, still without a language, from ``triples`` and ``personas``. ``seed``
+    determines the draws. Scenes and personas that reveal a gender are left out. No scene and no
+    persona is used twice before all are used once. Genders are equally frequent, and so are the
+    four quadrants of feelings and the feelings within a quadrant.
 
-    Raises ConfigError if there are fewer than ``n`` pairs of a gender-neutral scene and a persona.
+    Raises ConfigError if fewer than ``n`` pairs of a scene and a persona are left.
     """
     neutral = _lowest_ranked(
         triples,
@@ -380,8 +386,8 @@ def draw_contexts(
 def add_languages(
     draws: Sequence[Draw], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns one context for each of ``draws`` and each of ``languages``. The countries of a
-    language are balanced. ``seed`` determines their order.
+    """Returns a context for each pair of one of ``draws`` and one of ``languages``. If a language
+    has several countries, each is used equally often. ``seed`` determines the order of countries.
 
     Raises ConfigError if a language is unknown or repeated.
     """
@@ -403,7 +409,8 @@ def add_languages(
 
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
-    """Returns a sort key of ``item``, which is random for each ``purpose`` and ``seed``."""
+    """Returns a sort key of ``item``. It is pseudo-random, and depends only on ``seed``,
+    ``purpose`` and ``item``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
@@ -417,9 +424,10 @@ def _lowest_ranked(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """Returns the ``count`` items of ``stream`` with the lowest ranks that pass ``fits``, sorted by
-    rank. Items with the same ``name`` count once. Only ``count`` items are in memory, and ``fits``
-    is called only for items of low rank."""
+    """Returns the ``count`` items with the lowest ranks (see ``_rank``) among the items of
+    ``stream`` that pass ``fits``, sorted by rank. Items with the same ``name`` count once. At most
+    ``count`` items are in memory. ``fits`` may be slow, because it is called only for items of low
+    rank."""
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     items: dict[str, T] = {}
     for item in stream:
@@ -460,8 +468,9 @@ def _balance(
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """Returns ``count`` of ``values`` in a random order that is balanced: in every prefix of the
-    result, the frequencies of two values differ by at most one."""
+    """Returns ``count`` items of ``values`` in random order, repeated as often as needed. At any
+    point of the result, the numbers of times that two values have occurred differ by at most
+    one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):
         mixed = sorted(

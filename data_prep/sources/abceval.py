@@ -23,13 +23,13 @@ ISSUE_BEHAVIOURS = {
 def to_dialogue_level(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one row of level ``dialogue`` for each conversation. ``rows`` are of level ``turn``.
-    The new row has the longest dialogue of the conversation.
+    """Yields one row of level ``dialogue`` for each conversation in ``rows``, which have level
+    ``turn``. It has the longest dialogue of the conversation.
 
-    Labels are MEDAL's issues, with one value for each annotator position: 1 if any turn has a
-    behaviour of the issue, otherwise None if a turn has no rating, otherwise 0. The same position
-    may be different people in different rows. ``extra["machine_labels"]`` is combined in the same
-    way for each model.
+    Its labels are MEDAL's issues. Each label has one value for each annotator position: 1 if any
+    turn shows a behaviour that belongs to the issue. If none does, it is None if a rating is
+    missing, otherwise 0. A position may be different people in different rows.
+    ``extra["machine_labels"]`` has the labels of each model, combined in the same way.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:

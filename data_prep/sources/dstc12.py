@@ -45,11 +45,13 @@ TRAIN_SCALES: dict[str, Scale] = (
 def to_dstc12(
     row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
 ) -> LabelledDialogue:
-    """Returns ``row``, which is of FED or ConTurE, with labels for DSTC-12's dimensions. Each label
-    is one whole number on ``scales``.
+    """Returns ``row``, from FED or ConTurE, with labels for DSTC-12's dimensions in place of its
+    own. ``scales`` maps a dimension of DSTC-12 to its scale (low, high). Each new label is one
+    whole number on this scale.
 
-    Averages the annotators first, then the parts of a dimension (Table 2). Then applies Equation 1
-    and rounds, halves up. A dimension is left out if one of its parts has no label.
+    A new label is the mean over annotators, then over the old dimensions that make up the new one
+    (Table 2), rescaled by Equation 1 and rounded, halves up. A new dimension gets no label if one
+    of its old dimensions has none.
     """
     units: dict[str, float] = {}
     for rating in row.ratings():
@@ -75,11 +77,12 @@ def to_dstc12(
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields ``rows``, in their order, with the split ``train`` or ``validation``. Each split has
-    half of the labels of each dimension (section 3.2). The assignment depends on ``seed``.
+    """Yields ``rows`` in the same order, each with the split ``train`` or ``validation``. Of each
+    dimension, half of the labels are in each split (section 3.2). ``seed`` determines which.
 
-    A conversation is in one split for all dimensions. If dimensions cover different rows, the
-    scarcest dimension is assigned first (iterative stratification, Sechidis et al., 2011).
+    All rows of a conversation are in the same split. If dimensions are labelled in different rows,
+    the conversations with the rarest dimension are assigned first (iterative stratification,
+    Sechidis et al., 2011).
     """
     rows = list(rows)
     groups: dict[str, set[str]] = defaultdict(set)

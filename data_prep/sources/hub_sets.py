@@ -60,7 +60,7 @@ def folder_records(folder: str) -> Iterator[Any]:
 
 
 def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the comments in ``row``, a row of Soda-Eval, by type of issue."""
+    """Returns the type of each issue in ``row``, a row of Soda-Eval, with GPT-4's comment on it."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())
@@ -70,11 +70,11 @@ def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
 
 @source("soda_eval")
 def read_soda_eval() -> Iterator[LabelledDialogue]:
-    """Yields the rows of Soda-Eval. A row is one turn of a dialogue of SODA, with GPT-4's labels.
-    ``overall`` is a score from 1 to 5. Each type of issue in the set is 1 or 0.
+    """Yields the rows of Soda-Eval. A row is one turn of a dialogue of SODA, with GPT-4's labels:
+    ``overall`` from 1 to 5, and each type of issue as 1 (present) or 0.
 
     In the files, ``dialog_history`` has a line ``NAME: text`` for each turn, and ``response`` is
-    the last turn. The speaker of the response is the assistant in the whole dialogue.
+    the last turn. Whoever says the response is the assistant, also in earlier turns.
     """
     folder = load_hub_folder(SODA_EVAL)
     types: set[str] = set()

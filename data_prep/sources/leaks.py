@@ -27,7 +27,8 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A training row whose dialogue is also in the test set. ``how`` describes the match."""
+    """A training row, ``train_id``, whose dialogue is also in the test set, as the row ``test_id``.
+    ``how`` describes the match."""
 
     train_id: str
     test_id: str
@@ -54,8 +55,8 @@ def require_no_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields the rows of ``train`` whose dialogue is also in ``test``, each with one matching row
-    of ``test``."""
+    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``. It names one of
+    the matching rows of ``test``."""
     groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
@@ -92,8 +93,8 @@ def _has_own_group(row: LabelledDialogue) -> bool:
 def _nearest_by_shingles(
     rows: Sequence[LabelledDialogue],
 ) -> Callable[[Dialogue], tuple[float, str]]:
-    """Returns a function that finds the row of ``rows`` that is most similar to a dialogue. The
-    function returns the Jaccard similarity and the id of the row."""
+    """Returns a function that takes a dialogue and finds the most similar row of ``rows``. The
+    function returns the Jaccard similarity of their word 5-grams, and the id of the row."""
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
     for number, row in enumerate(rows):

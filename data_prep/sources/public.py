@@ -43,10 +43,14 @@ def make_row(
     split: str | None = None,
     **fields: Any,
 ) -> LabelledDialogue:
-    """Returns a row with the id ``id`` and the ``turns`` of a dialogue in ``lang``. ``ratings`` and
-    ``scales`` are by dimension. A rating that is not a number, such as 'N/A (no errors)', becomes
-    None. ``source`` names the set, ``group`` the conversation, and ``model`` the chatbot. ``split``
-    defaults to a hash of ``group``. ``fields`` are further fields of LabelledDialogue."""
+    """Returns a row for the dialogue ``turns`` in the language ``lang``. ``ratings`` maps a
+    dimension to its ratings, and ``scales`` to its scale. A rating that is not a number, such as
+    'N/A (no errors)', becomes None.
+
+    ``source`` names the data set. ``group`` names the conversation. ``model`` names the chatbot.
+    Without ``split``, a hash of ``group`` chooses one. ``fields`` are further fields of
+    LabelledDialogue.
+    """
     models = {} if model is None else {"assistant": model}
     labels = {}
     for name, values in ratings.items():
@@ -70,8 +74,8 @@ def make_row(
 
 
 def alternating_turns(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Returns one turn for each of ``texts``, with alternating roles. ``last`` is the role of the
-    last turn. For files that name no speakers."""
+    """Returns one turn for each of ``texts``, for files that do not name the speakers. The roles
+    alternate, such that the last turn has the role ``last``."""
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
@@ -82,9 +86,9 @@ def _split_lines(text: str) -> list[str]:
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of FED's fed_data.json (``path``) at one ``level``. In the file, an entry
-    without ``response`` is a whole dialogue. In any other entry the response is the last turn, and
-    the labels rate it."""
+    """Yields the rows of FED's fed_data.json at ``path`` that have the level ``level``. An entry of
+    the file without ``response`` is a whole dialogue. In other entries, ``response`` is the last
+    turn, and the labels are about this turn."""
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
     )
@@ -121,12 +125,13 @@ def _marked_turns(text: str) -> Iterator[Turn]:
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of ConTurE's data/data.json (``path``) at one ``level``. Level ``dialogue``:
-    one row for each dialogue. Level ``turn``: one row for each reply, labelled with its vote (0
-    dislike, 1 in between, 2 like).
+    """Yields the rows of ConTurE's data/data.json at ``path`` that have the level ``level``. At
+    level ``dialogue`` there is one row for each dialogue. At level ``turn`` there is one row for
+    each reply, labelled with a vote (0 dislike, 1 in between, 2 like).
 
-    The public file has no splits and no names of chatbots. So ``split`` is a hash of the dialogue,
-    unlike in the line format, and ``models`` is empty. The leak check still finds rows of DSTC9.
+    The published file names neither splits nor chatbots. ``split`` is chosen by a hash of the
+    dialogue, and can differ from the split in the copy in $MEDAL_JUDGES_DATA. ``models`` is empty.
+    The leak check still recognises dialogues that are also in DSTC9.
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -176,12 +181,12 @@ def _conture_ratings(
 
 @source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of Dialogue-Eval's dialogue_data/pass_free(run1).json (``path``). Labels are
-    z scores per worker. ``overall`` is the mean of the seven answers, because the file has no such
-    question.
+    """Yields the rows of Dialogue-Eval's dialogue_data/pass_free(run1).json at ``path``. Labels are
+    z scores: each worker's answers are standardised. ``overall`` is the mean of the seven scores,
+    because workers were not asked for an overall score.
 
-    The public file has no splits. All rows of a worker are in one split, by a hash of the worker's
-    number, unlike in the line format.
+    The published file has no splits. A hash of the worker's number chooses one for all rows of the
+    worker. It can differ from the split in the copy in $MEDAL_JUDGES_DATA.
     """
     workers: dict[str, str] = {}
     number = 0
@@ -210,8 +215,9 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of USR in UniEval's topical_chat.json (``path``). There are six replies to
-    each context. Labels are means over annotators."""
+    """Yields the rows of UniEval's topical_chat.json at ``path``, which has the ratings of USR.
+    There are six replies to each context, and each is a row. A label is the mean over
+    annotators."""
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -243,11 +249,12 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv (``path``), one language after
-    another. In the file a line is a dialogue, with a column for each language. ``ratings`` has the
-    mean rating of the English dialogue, which labels the row of every language.
+    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv at ``path``, one language after
+    another. A line of the file is a dialogue, with its text in each language in a column. Only the
+    English text was rated. The mean rating (column ``ratings``) is the label in every language.
 
-    ``extra["overlaps"]`` is the id of the dialogue in FED. The file names no chatbots.
+    ``extra["overlaps"]`` is the id of the same dialogue in FED. The file does not name the
+    chatbots.
     """
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
@@ -271,12 +278,13 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("chitchat")
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
-    """Yields conversations of students with each other, from the file ``path`` or from the package
-    chitchat-dataset.
+    """Yields conversations between two students, from the file ``path``, by default from the
+    package chitchat-dataset.
 
-    Consecutive messages of one sender become one turn. The second speaker, also a person, is the
-    assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
-    validation and 10% test, by a hash of the id. Skips 3,150 conversations with only one speaker.
+    Consecutive messages of one student are one turn. Whoever writes first is the user, the other
+    the assistant. Labels are one student's ``ratings`` from 1 to 10. A hash of the id chooses the
+    split: 80% train, 10% validation and 10% test. Skips 3,150 conversations in which only one
+    student wrote.
     """
     for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])

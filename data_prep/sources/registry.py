@@ -49,8 +49,9 @@ SOURCES = {
 
 
 class DataSpec(BaseModel):
-    """The name of data, as a user types it: ``name[:part][:level][:split]`` for a source, a file
-    with an optional ``:split``, ``-`` for standard input, or ``hf:ID[:config]:split``."""
+    """The parts of a text that names data. The text is ``name[:part][:level][:split]`` for a
+    source, a path with an optional ``:split`` for a file, ``-`` for standard input, or
+    ``hf:ID[:config]:split`` for a data set on the Hugging Face Hub."""
 
     name: str
     part: str | None = None
@@ -63,8 +64,8 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Returns the DataSpec that ``text`` spells. Raises SourceError if the source or one of the
-    other words is unknown."""
+    """Returns the DataSpec of ``text``, such as ``fed:turn:test``. Raises SourceError if the
+    source, or a word after a colon, is unknown."""
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -108,8 +109,8 @@ def get_source(name: str) -> Source:
 
 
 def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
-    """Returns the rows of the spec ``text`` as a list. ``how`` has the arguments of
-    ``stream_rows``, which raises the same errors."""
+    """Returns the rows that ``text`` names (see ``DataSpec``) as a list. Keyword arguments and
+    errors are the same as for ``stream_rows``."""
     return list(stream_rows(text, **how))
 
 
@@ -119,10 +120,10 @@ def stream_rows(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> Rows:
-    """Yields the rows of the spec ``text``. For a file, ``options`` say how to read it, and
-    ``reading`` counts bad rows.
+    """Yields the rows that ``text`` names (see ``DataSpec``). ``options`` says how to read a file,
+    and does not apply to a source. ``reading``, if given, counts malformed lines.
 
-    Raises SourceError if a file is missing, or if no row has the split or the level of the spec.
+    Raises SourceError if a file is missing, or if no row has the split or the level in ``text``.
     The error says where to put a missing file.
     """
     spec = parse_spec(text)
@@ -157,8 +158,9 @@ def _all_rows(
 
 
 def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    """Returns the files of ``source`` that ``spec`` names. If it names no part and no level,
-    returns the files with whole dialogues, or all files if there are only turns."""
+    """Returns the files of ``source`` to read for ``spec``. If ``spec`` names neither a part nor a
+    level, these are the files of whole dialogues. If the source has none, they are the files of
+    turns."""
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)
@@ -172,11 +174,11 @@ def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
 
 
 def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
-    """Returns the rows of the file ``part`` of ``source``. Reads the line format in
-    $MEDAL_JUDGES_DATA if it is there, otherwise the public file.
+    """Returns the rows of the file ``part`` of ``source``. Reads the copy in $MEDAL_JUDGES_DATA
+    that was converted to this project's JSONL. If there is none, reads the file as published.
 
-    Raises SourceError if neither is available. Iterating raises SourceError if the public file has
-    an unexpected form.
+    Raises SourceError if neither file is available. Iterating raises SourceError if the published
+    file does not have the form that its reader expects.
     """
     hint = f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} names"
     local = find_local_file(part)
@@ -196,8 +198,9 @@ def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) 
 def _require_form(
     rows: Iterable[LabelledDialogue], origin: object, source: Source, hint: str
 ) -> Rows:
-    """Yields ``rows``. Raises SourceError if their reader fails because ``origin`` does not have
-    the public form of ``source``."""
+    """Yields ``rows``, which a reader makes from the file or package ``origin``. If the reader
+    fails, raises SourceError, which says that ``origin`` is not in the published form of
+    ``source``. ``hint`` is the hint of the error."""
     try:
         yield from rows
     except (
@@ -215,8 +218,9 @@ def _require_form(
 
 
 def find_local_file(part: SourceFile) -> Path | None:
-    """Returns the local file of ``part``. Prefers the line format to the public file. Returns None
-    if neither is here."""
+    """Returns the path of the local file of ``part``, or None. This is the copy in
+    $MEDAL_JUDGES_DATA that was converted to this project's JSONL. If there is none, it is the
+    published file in the cache. Nothing is downloaded."""
     folder = data_folder()
     candidates = []
     if folder:

@@ -24,8 +24,8 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Registers the decorated function under ``name``, as the reader of a file or the view of rows
-    that configs/sources.yaml names."""
+    """Decorator that registers a function under ``name``, by which configs/sources.yaml refers to
+    it. The function reads a file, or converts rows (a view)."""
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
         READERS[name] = read
@@ -35,14 +35,20 @@ def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
 
 
 class SourceFile(BaseModel):
-    """One file of a source.
+    """One file of a source. It exists as published, or as a copy that was converted to this
+    project's JSONL, or both.
 
-    - ``line_file``: its name in $MEDAL_JUDGES_DATA (line format). ``line_sha256``: the checksum.
-    - ``url``: the public address. ``public_file``: the name in the cache. ``sha256``: the checksum.
-    - ``read``: the name of the reader of the public file. ``why``: why there is none.
-    - ``view``: the name of a function that converts the rows, if any.
-    - ``named_only``: the file is read only if a spec names it.
-    - ``splits``: the splits that the file can have. Empty means any.
+    - ``name``: the part of the source. ``level``: the level of its rows, dialogue or turn.
+    - ``line_file``: name of the converted copy in $MEDAL_JUDGES_DATA.
+    - ``line_sha256``: checksum of the converted copy.
+    - ``url``: address of the published file. Empty if it cannot be downloaded.
+    - ``public_file``: path of the published file in the cache.
+    - ``sha256``: checksum of the published file.
+    - ``read``: registered name of the reader of the published file, or None.
+    - ``why``: why the published file cannot be read, if ``read`` is None.
+    - ``view``: registered name of a function that converts the rows, or None.
+    - ``named_only``: True if the file is read only when named, as in ``SOURCE:PART``.
+    - ``splits``: the splits that rows of the file can have. Empty means any.
     """
 
     name: str
@@ -60,9 +66,10 @@ class SourceFile(BaseModel):
 
 
 class Source(BaseModel):
-    """A named data set. ``parts`` are its files. A set without files comes from ``package``, and
-    its reader has the name of the set. ``labelled_by`` names the model that made the labels, None
-    for people."""
+    """A named data set. ``parts`` are its files. A set from a Python package or the Hugging Face
+    Hub has no files: ``package`` says where it comes from, and its reader is registered under the
+    name of the set. ``labelled_by`` names the model that made the labels. It is None if people made
+    them."""
 
     name: str
     title: str
@@ -87,12 +94,12 @@ def file_sha256(path: Path) -> str:
 
 
 def fetch_file(part: SourceFile) -> Path:
-    """Returns the path of the public file of ``part`` in the cache. Downloads the file if it is not
-    there.
+    """Returns the path of the published file of ``part`` in the cache. Downloads the file if it is
+    not in the cache.
 
-    Raises SourceError if there is no public file, if the download is impossible or fails, or if the
-    checksum is wrong. A download with a wrong checksum is deleted. An older file in the cache is
-    kept.
+    Raises SourceError if the file is not public, if it cannot be downloaded, or if its checksum is
+    wrong. A new download with a wrong checksum is deleted. A file with a wrong checksum that was in
+    the cache before is kept.
     """
     if not part.public_file:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)

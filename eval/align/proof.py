@@ -159,9 +159,10 @@ def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How well one set of scores agrees with people. ``error``: the root mean square distance from
-    people's mean rating, in points of their scale. ``rho``: Spearman's correlation. ``gain``:
-    ``error`` minus the error of the aligned judge."""
+    """How well one set of scores or ratings agrees with people. ``name``: ALIGNED, the name of a
+    baseline, or PERSON for single ratings of people. ``error``: the root mean square distance from
+    people's mean rating, in points of people's scale. ``rho``: Spearman's correlation with people's
+    mean rating. ``gain``: ``error`` minus the error of the aligned judge."""
 
     name: str
     error: float
@@ -297,9 +298,12 @@ def _measure_agreement(
 def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns the root mean square error of ``baseline`` minus the error of ``aligned``, with
-    interval and p-value. Also returns the standard error of this gain. Both arguments are squared
-    errors, shape (rows,). The jackknife leaves out the contexts of ``material``."""
+    """Returns the root mean square error of ``baseline`` minus the root mean square error of
+    ``aligned``, with interval and p-value. Also returns the standard error of this difference.
+
+    ``aligned`` and ``baseline``: the squared error of each row, shape (rows,). The jackknife leaves
+    out each context of ``material`` in turn.
+    """
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)

@@ -256,8 +256,8 @@ def _score_sets(
 
 
 def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
-    """Returns the choice of ``judge``, with the language model and the device that ``config`` sets
-    for all judges. The language model is left out for a judge that uses none."""
+    """Returns how to load ``judge``, with the device and the language model that ``config`` sets
+    for all judges. A judge that uses no language model gets none."""
     overrides = []
     if config.llm is not None and choose_judge(judge.path).uses_llm:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))

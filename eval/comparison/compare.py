@@ -115,9 +115,9 @@ def compare(
 def _correct_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
-    """Returns ``results`` with p-values corrected by Holm and the best system first. Also returns
-    the number of comparisons of means. The correction is over all comparisons of means, and
-    separately over all comparisons of shares of bad scores."""
+    """Returns ``results`` with p-values corrected by Holm and the best system first, and the number
+    of comparisons of means. All comparisons of means are corrected together. All comparisons of
+    shares of bad scores are corrected together, separately from the means."""
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):

@@ -95,8 +95,8 @@ def _sections(
 
 
 def short_table(comparison: SystemComparison) -> Table:
-    """Returns the table for the terminal. For two systems it has a row for each of the first
-    dimensions. For more systems it has a row for each of the best systems on the first
+    """Returns the table for the terminal, with at most _LINES rows. For two systems, each row is a
+    dimension. For more systems, each row is a system, the best first, with its result on the first
     dimension."""
     first = comparison.results[0]
     rows: list[Row] = []

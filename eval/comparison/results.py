@@ -194,8 +194,8 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The result of ``compare``. ``comparisons``: the number of comparisons of means that p-values
-    are corrected for. ``counts``: the number of dialogues of each system."""
+    """The result of ``compare``. ``comparisons``: the number of comparisons of means that Holm's
+    correction counts. ``counts``: the number of dialogues of each system."""
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]

@@ -252,8 +252,8 @@ def _system_rows(
     dialogues: list[Dialogue] | None,
     options: CompareOptions,
 ) -> tuple[DataFrame, dict[str, Dimension]]:
-    """Returns a table with one row for each dialogue of ``frame``, a table of judgements, and the
-    dimensions. A dialogue's score is the mean over its judged turns."""
+    """Returns a table with one row for each dialogue, and the dimensions by name. A dialogue's
+    score is the mean over its judged turns. ``frame``: a table of the system's judgements."""
     dimensions, scores = scales_and_scores(frame, options.dimensions)
     frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
     grouped = frame.groupby("id", sort=False)

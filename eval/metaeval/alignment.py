@@ -44,7 +44,8 @@ class Aligned:
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
     def select_rows(self, indices: Rows) -> Aligned:
-        """Returns the rows at the positions ``indices``. Their number is the new ``total``."""
+        """Returns a copy with only the rows at the positions ``indices``. Its ``total`` is the
+        number of these rows."""
         return Aligned(
             self.facts.iloc[indices],
             self.answers[indices],
@@ -66,8 +67,8 @@ class Joined:
     """The rows of a set, each with the judgement of its chat, or None if the chat was not judged.
 
     ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each of the
-    judge's dimensions whose scale is known. ``notes``: texts that count the rows that were left
-    out, because the judgement with their id is of another chat.
+    judge's dimensions whose scale is known. ``notes``: sentences on rows that were left out or were
+    joined by id alone.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -123,12 +124,12 @@ def join(
     scales: Mapping[str, Scale] | None = None,
     left_out: Iterable[LabelledDialogue] = (),
 ) -> Joined:
-    """Joins ``rows`` with their ``judgements`` by id, turn and chat.
+    """Returns ``rows`` joined with their ``judgements`` by id, turn and chat. A row without a
+    judgement is kept. A row is left out if the judgement with its id is of another chat.
 
-    A row without a judgement counts against coverage. A row is left out if the judgement with its
-    id is of another chat. ``scales``: (lowest, highest) of the judge's dimensions. ``left_out``:
-    rows that may have judgements but are not in this set. Raises MedalError for a judgement of any
-    other row, and if two rows or two judgements have the same (id, turn).
+    ``scales``: (lowest, highest) of each of the judge's dimensions. ``left_out``: rows that are not
+    in this set, but may have judgements. Their judgements are ignored. Raises MedalError for a
+    judgement of any other row, and if two rows or two judgements have the same (id, turn).
     """
     judgements = list(judgements)
     keys = _score_keys(rows, judgements)
@@ -166,9 +167,9 @@ def join(
 def _score_keys(
     rows: Iterable[LabelledDialogue], judgements: Iterable[Judgement]
 ) -> list[ScoreKey]:
-    """Returns the id, turn and chat that each judgement belongs to. If a judgement has no scores
-    and no turn, its key has the turn of the row with its id. Raises MedalError if two ``rows`` have
-    the same (id, turn)."""
+    """Returns the id, turn and chat that each judgement belongs to. A judgement without scores and
+    turn gets the turn of the row with the same id. Raises MedalError if two ``rows`` have the same
+    (id, turn)."""
     turn_of: dict[str, int | None] = {}
     for (id, turn), count in Counter((row.id, row.turn) for row in rows).items():
         if count > 1:

@@ -132,8 +132,8 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
 
 
 def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
-    """Returns a table of McNemar's test with a row for each of ``pairs``. The judge that is right
-    alone more often comes first."""
+    """Returns a table of McNemar's test with a row for each of ``pairs``. Each row names first the
+    judge that is right more often where the other judge is wrong."""
     lines: list[list[Cell]] = []
     p_values: list[float | None] = []
     for pair in pairs:

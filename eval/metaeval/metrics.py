@@ -72,8 +72,9 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Adds a metric to the evaluations that follow. It is a decorator: the metric gets the
-    function's name and a jackknife interval. ``function`` takes labels and scores, shape (rows,).
+    """Registers ``function`` as a metric of all later evaluations, and returns it. Used as a
+    decorator. The metric has the function's name and a jackknife interval. ``function`` takes
+    labels and scores, each of shape (rows,), and returns a number.
 
     >>> import numpy as np
     >>> @metric
@@ -176,12 +177,12 @@ def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
 
 def classification_statistic(score: Floats, answers: Floats) -> Statistic:
     """Returns a function of row weights that computes F1+ (``f1_present``), F1- (``f1_absent``),
-    precision, recall and accuracy. Each is computed against every annotator and then averaged.
+    precision, recall and accuracy. Each is computed against every annotator and then averaged over
+    annotators. An annotator against whom a metric is 0/0 is left out of its average.
 
     ``score``: probabilities of label 1, shape (rows,). ``answers``: 0 or 1, shape (rows,
-    annotators), NaN if not given. In place of an answer, there may be a mean or vote of several
-    annotators. Probabilities and answers from 0.5 on count as 1. The average leaves out annotators
-    against whom a metric is 0/0.
+    annotators), NaN if not given. An answer may also be the mean or vote of several annotators.
+    Probabilities and answers of at least 0.5 count as 1.
     """
     answers = answers[:, np.isfinite(answers).any(axis=0)]
     is_answered = np.isfinite(answers)

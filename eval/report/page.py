@@ -144,8 +144,8 @@ def _summary_blocks(
 
 
 def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
-    """Yields a foldable block for each reason. It contains a block for each of the ``worst`` chats
-    with that reason."""
+    """Yields a foldable block for each reason, with the ``worst`` chats that have this reason.
+    Before them come notes for the reader."""
     if not worst:
         return
     yield _SEARCH

@@ -155,8 +155,8 @@ def note_sentences(scores: Scores) -> list[str]:
 
 
 def estimates_sheet(estimates: ReportEstimates) -> Sheet:
-    """Returns all ``estimates`` in full precision, as the columns and rows of a CSV file. They are
-    of all rows, of groups and of periods."""
+    """Returns the columns and rows of a CSV file with all ``estimates`` in full precision: of all
+    rows, of groups and of periods."""
     parts = [("", estimates.total)]
     for column, groups in estimates.groups.items():
         parts += [(column, group) for group in groups]

@@ -64,9 +64,9 @@ def distance_from_good_end(scores: Scores, name: str) -> Floats:
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is, from 0 to 1, shape (rows,), NaN if unscored. It is the distance
-    from the good end of the headline dimension. Without a graded dimension, it is the mean distance
-    over issues."""
+    """Returns how bad each row is, from 0 to 1, shape (rows,), NaN if unscored. This is the
+    distance of the headline score from the good end of its scale. If there is no graded dimension,
+    it is the mean of this distance over issues."""
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
     import pandas
@@ -96,8 +96,9 @@ def collect_worst(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst chats, the worst first. There are more of them than are shown, so that
-    ``mix_mechanisms`` can choose. Reads all ``judgements`` and ``dialogues`` a second time."""
+    """Returns the worst chats, the worst first. It returns more chats than are shown, so that
+    ``mix_mechanisms`` can choose among them. ``judgements``: one for each row of ``scores``, in the
+    same order. ``dialogues``: the scored dialogues, or None if they were not given."""
     rows = worst_rows(scores)[: _SEARCHED * worst_count(scores)].tolist()
     if not rows or not scores.dimensions:
         return []
@@ -131,7 +132,7 @@ def collect_worst(
 
 def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
     """Returns ``count`` of ``chats``, the worst first. At most a share of _ALIKE may have the same
-    mechanism. Further chats with that mechanism are taken only if there are too few others."""
+    mechanism, unless there are too few others."""
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):

@@ -79,7 +79,7 @@ def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
 
 def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
     """Raises ConfigError if the dimension ``name`` is not among ``names``. ``where``: the beginning
-    of its message."""
+    of the error's message."""
     names = list(names)
     if name not in names:
         hint = f"{did_you_mean(name, names)}Use one of: {', '.join(names)}"

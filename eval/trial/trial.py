@@ -190,8 +190,9 @@ def _add_translations(
 def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
-    """Returns dialogues that have an answer, chosen at random by the seed of ``config``, as many as
-    it asks for. If ``is_shipped``, only dialogues of medium length are chosen."""
+    """Returns dialogues that have an answer, chosen at random with the seed of ``config``. Their
+    number is at most ``config.dialogues``. If ``is_shipped``, only dialogues of medium length are
+    chosen."""
     candidates = []
     for row in rows:
         turns = len(row.dialogue.turns)

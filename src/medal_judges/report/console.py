@@ -179,8 +179,8 @@ class ProgressBar:
 
 
 def silence_libraries() -> None:
-    """Hides the messages of libraries that _NOISE lists. Without a terminal, it also turns off the
-    progress bars of transformers and huggingface_hub. It must be called before these libraries are
+    """Hides the log messages that _NOISE lists. Without a terminal, it also turns off the progress
+    bars of transformers and huggingface_hub. It must be called before these libraries are
     imported."""
     for name, start in _NOISE.items():
 

@@ -208,8 +208,8 @@ def p_value_text(value: float) -> str:
 def interval_text(
     estimate: Estimate, text: Callable[[float], str] = number_text
 ) -> str:
-    """Returns the interval of ``estimate`` as text, ``[low, high]``. The text is empty without an
-    interval. ``text``: writes a number."""
+    """Returns the interval of ``estimate`` as text, ``[low, high]``. The text is empty if there is
+    no interval. ``text``: a function that writes a number as text."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{text(estimate.low)}, {text(estimate.high)}]"

@@ -137,10 +137,12 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
 
 
 def share_of(sample: Sample) -> Estimate:
-    """Returns the weighted mean of the scores of ``sample``, which are between 0 and 1, as a share
-    with its 95% interval. The interval is Wilson's for the effective number of rows, so there is
-    one at shares of 0 and 1 too. With fewer than 5 clusters, the estimate has a reason instead of
-    an interval."""
+    """Returns the weighted mean of the scores of ``sample`` as a share, with its 95% interval.
+    Scores are between 0 and 1.
+
+    The interval is Wilson's for the effective number of rows, so shares of 0 and 1 have an interval
+    too. With fewer than 5 clusters, the estimate has a reason instead of an interval.
+    """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)

@@ -194,13 +194,14 @@ def correct_means(
 def _weighted_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns weighted sums, shape (1 + clusters, 7), and the mean of the labels. The first row has
-    the sums over all rows of the sample, each other row has the sums without one cluster.
-    ``member``: the index of each row's cluster. ``size``: the number of clusters.
+    """Returns an array of weighted sums, shape (1 + clusters, 7), and the mean of the labels. The
+    array's first row has the sums over all rows of the sample. Each other row has the sums without
+    one cluster.
 
-    The first two columns are weight and score of all rows. The others are weight, label, score,
-    label x score, and score squared of labelled rows. The means over labelled rows are subtracted
-    from labels and scores.
+    Columns 0 and 1 are sums over all rows: weight and score. Columns 2 to 6 are sums over labelled
+    rows: weight, label, score, label times score, and score squared. The means over labelled rows
+    are first subtracted from labels and scores. ``member``: the index of each row's cluster.
+    ``size``: the number of clusters.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,

@@ -25,9 +25,9 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def packaged_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge ``name`` if the package contains its weights (PACKAGED),
-    otherwise None. For a folder of that name in the working directory, write ``./NAME`` or pass a
-    Path."""
+    """Returns the folder of the judge ``name`` if its weights are in the package (PACKAGED).
+    Returns None for any other judge. ``./NAME`` or a Path always means a folder of the user, even
+    if its name is in PACKAGED."""
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))
     return None
@@ -63,9 +63,10 @@ def top_comment(folder: str, name: str) -> str:
 
 
 def judge_file(name: str | Path) -> str | None:
-    """Returns the YAML file of the judge ``name``, which is the name of a shipped judge
-    (``contrast``) or a path. Returns None for the folder or Hub id of a trained judge. A folder
-    that has the name of a shipped judge is written ``./NAME``."""
+    """Returns the YAML file of the judge ``name``. For the name of a shipped judge (``contrast``)
+    it is a path in configs/. A path that ends in .yaml or .yml is returned unchanged. Returns None
+    for anything different, such as the folder or Hub id of a trained judge. A user's folder with
+    the name of a shipped judge is written ``./NAME``."""
     text = str(name)
     if text in shipped_names(JUDGES):
         return f"configs/judges/{text}.yaml"
@@ -93,12 +94,13 @@ def option(
     panel: str | None = None,
     **bounds: Any,
 ) -> Any:
-    """Returns a pydantic field for one option of a command. The field stands in a Config, from
-    which cli/options.py builds the command line.
+    """Returns a pydantic field for one option of a command. It is the default of a field of a
+    Config, from which cli/options.py builds the command line.
 
-    ``flag`` replaces ``--field-name``, an ``argument`` is positional, and ``panel`` is a heading of
-    the help. An option without ``default`` is required. ``bounds`` are pydantic's, such as
-    ``ge=0``.
+    ``help`` is the text in the command's help. ``flag`` replaces ``--field-name``. With
+    ``argument`` the option is a positional argument. ``metavar`` names the value in the help, and
+    ``panel`` is the heading above the option. An option without ``default`` is required. ``bounds``
+    are limits as in pydantic's Field, such as ``ge=0``.
     """
     extra: Any = dict(flag=flag, argument=argument, metavar=metavar, panel=panel)
     return Field(default, description=help, json_schema_extra=extra, **bounds)
@@ -129,19 +131,21 @@ def load_config(
     *,
     folder: str | None = None,
 ) -> C:
-    """Returns the config at ``path`` as a ``kind``. ``path`` is a file, a name in configs/
-    (``train/quickstart``), or a name in ``folder`` of configs/ (``quickstart``).
+    """Returns the config at ``path`` as an instance of ``kind``. ``path`` is a file, a name in
+    configs/ (``train/quickstart``), or a name in the subfolder ``folder`` of configs/
+    (``quickstart``).
 
-    ``overrides`` are texts ``a.b=value``, with the value in YAML. Raises ConfigError if a key is
-    unknown or a value has the wrong type. The error names the key and the nearest known key.
+    ``overrides`` are texts of the form ``a.b=value``, with the value in YAML. Raises ConfigError if
+    a key is unknown or a value has the wrong type. The error names the key and the nearest known
+    key.
     """
     data = apply_overrides(read_yaml(path, folder), overrides)
     return build_config(kind, data, where=str(path))
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Sets each of ``overrides``, texts ``a.b=value`` with the value in YAML, in ``data``. Returns
-    ``data``.
+    """Changes ``data`` by ``overrides`` and returns it. An override is a text of the form
+    ``a.b=value``, with the value in YAML.
 
     ``a.0.b=value`` changes the first element of the list ``a``. ``a=value`` is applied before
     ``a.b=value``, whatever their order. Raises ConfigError if an override has no ``=``, or if ``a``
@@ -170,8 +174,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
 
 
 def _add_key(group: Any, name: str) -> Any:
-    """Returns the index or key under which ``group`` holds ``name``. In a list it is the whole
-    number ``name``. A mapping without ``name`` gets it as a key, with the value None."""
+    """Returns ``name`` as an index or key of ``group``. For a list it is the whole number ``name``.
+    For a mapping it is ``name`` itself, which is added with the value None if it is missing."""
     if isinstance(group, list):
         return int(name)
     group.setdefault(name, None)
@@ -179,8 +183,9 @@ def _add_key(group: Any, name: str) -> Any:
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Returns the mapping ``data`` as a ``kind``. Raises ConfigError if a key is unknown or a value
-    has the wrong type. The error begins with ``where``."""
+    """Returns the mapping ``data`` as an instance of ``kind``. Raises ConfigError if a key is
+    unknown or a value has the wrong type. The error begins with ``where``, the name of the file or
+    of the command line."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -202,8 +207,9 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
 
 
 def _typed_key(location: Sequence[str | int], data: Any) -> str:
-    """Returns the key that pydantic reports as ``location`` as the user types it: ``model.width``.
-    Leaves out the names of alternatives that pydantic adds: ``model.encoder.width``."""
+    """Returns the key of an error by pydantic as a user types it: ``model.width``. ``location`` is
+    the key as pydantic reports it, which may also contain the name of a union's member
+    (``model.encoder.width``). ``data`` is the config, in which such a name is not found."""
     parts = []
     for part in location:
         try:
@@ -216,9 +222,8 @@ def _typed_key(location: Sequence[str | int], data: Any) -> str:
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
-    """Returns the mapping in the YAML file ``path``, or in the shipped config of that name in
-    configs/ or in ``folder`` of configs/. Raises ConfigError if the file cannot be read or does not
-    hold a mapping."""
+    """Returns the mapping in a YAML file. ``path`` is a file or the name of a shipped config, as in
+    ``config_text``. Raises ConfigError if the file cannot be read or does not hold a mapping."""
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(
@@ -229,7 +234,8 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """Returns the value of the YAML ``text``. Raises ConfigError if the text is not valid YAML, has
-    tags, or has more or deeper aliases than a config needs. The error begins with ``where``."""
+    a tag or too many aliases, or is nested too deep. The error begins with ``where``, the name of
+    the text."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
@@ -244,7 +250,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     """A YAML loader that follows the core schema of YAML 1.2: a date, ``no`` and ``1:59:59`` are
-    text. It refuses text that could fill the memory: an alias inside an anchor, and more than
+    text. It refuses what could fill the memory: an alias inside an anchor, and more than
     _MOST_ALIASES aliases."""
 
     anchors_around = 0
@@ -285,9 +291,9 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_value)
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Returns the text of the file ``path``, or of the shipped config of that name in configs/ or
-    in ``folder`` of configs/. Raises ConfigError if there is no such file, or if it is larger than
-    1 MB or not UTF-8."""
+    """Returns the text of a config. ``path`` is a file, a name in the subfolder ``folder`` of
+    configs/, or a name in configs/. The first of these that exists is read. Raises ConfigError if
+    there is no such file, or if it is larger than 1 MB or not UTF-8."""
     file = Path(path)
     name = str(path)
     for shipped in (f"{folder}/{name}", name):

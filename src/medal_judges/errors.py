@@ -41,9 +41,9 @@ def printable(text: str) -> str:
 
 
 def safe_cell(cell: object) -> object:
-    """Returns ``cell`` as a spreadsheet can open it safely. A text that a spreadsheet would run as
-    a formula gets an apostrophe before it. A carriage return, which would end the row of a CSV
-    file, is replaced by its code. Any other type is unchanged."""
+    """Returns ``cell`` changed so that a spreadsheet can open it safely. A text that a spreadsheet
+    would run as a formula gets an apostrophe before it. A carriage return, which would end the row
+    of a CSV file, is replaced by its code. A cell that is not a text is returned unchanged."""
     if not isinstance(cell, str):
         return cell
     cell = _BARE_RETURN.sub(r"\\x0d", cell)
@@ -96,7 +96,8 @@ class RecordError(MedalError):
 
 
 class DataError(MedalError):
-    """A file, or the line ``line`` of it (counted from 1), is malformed. ``problem`` says why."""
+    """A file is malformed. ``line`` is the number of the malformed line (from 1), None for the
+    whole file. ``problem`` says what is wrong."""
 
     def __init__(
         self,
@@ -144,8 +145,8 @@ class CoverageError(MedalError):
 
 
 def install_command(extra: str) -> str:
-    """Returns the shell command that installs the optional dependencies ``extra``. It is run in a
-    checkout, because the package is on no index."""
+    """Returns the sentence for a user who lacks the optional dependencies ``extra``. It has the pip
+    command, which is run in a checkout because no package index has this package."""
     return f"Type in a checkout of medal_judges: pip install '.[{extra}]'"
 
 
@@ -160,8 +161,9 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns ``Did you mean 'turn'? ``, with a space at its end, if ``name`` is similar to one of
-    ``names``. Suggests up to ``limit`` of them. Returns an empty text if none is similar."""
+    """Returns a hint such as ``Did you mean 'turn'? ``, with a space at its end. It suggests up to
+    ``limit`` of ``names`` that are similar to ``name``. Returns an empty text if none is
+    similar."""
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
     if matches:

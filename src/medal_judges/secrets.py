@@ -20,9 +20,9 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def hide(secret: str) -> None:
-    """Registers ``secret`` so that ``without_secrets`` replaces it in texts. Also registers the
-    forms in which a server may quote it: escaped for JSON, URL-encoded and in base64. Ignores a
-    secret of fewer than SHORTEST characters."""
+    """Registers ``secret``, so that ``without_secrets`` replaces it in texts. Also registers the
+    forms in which a server may quote the secret: escaped for JSON, URL-encoded and in base64.
+    Ignores a secret of fewer than SHORTEST characters."""
     if len(secret) < SHORTEST:
         return
     _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))

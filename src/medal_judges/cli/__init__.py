@@ -60,7 +60,7 @@ def command_of(name: str) -> Any:
     """Imports the module of the command ``name`` and returns its Typer command or group, with all
     options.
 
-    The type is Any because Typer replaces classes of click in some versions.
+    The return type is Any, because some versions of Typer replace the classes of click.
     """
     module = import_module(f"{__name__}.{name}")
     command = getattr(module, "app", None)

@@ -118,7 +118,8 @@ def _load_judges(
     users: UserCheck,
     max_cost: float | None,
 ) -> dict[str, Judge]:
-    """Returns the judges by task: the judge that labels, and the judge that checks the users.
+    """Returns the loaded judges by task: ``labeller``, which labels, and ``user_judge``, which
+    checks the users. ``users`` is the option of this name, by which one of them may be left out.
     Together they may spend ``max_cost`` US dollars."""
     choices = {_LABELS: labeller}
     if users != "skip":

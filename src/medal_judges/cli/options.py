@@ -1,4 +1,4 @@
-"""Makes a command line of the parameters of a function."""
+"""Turns a function with typed parameters into a command with options and arguments."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ chatbots=NAME user_judge=JUDGE fail_if_worse=MARGIN fail_if_more_bad=MARGIN
 def with_options(
     *, locks: Literal["file", "folder"] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates the function of a command. A parameter whose default is ``config.option`` becomes
-    an option or argument. A parameter whose type is a Config becomes the options of its fields.
+    """Returns a decorator that turns the function of a command into one with options for Typer. A
+    parameter whose default is ``config.option(...)`` becomes an option or argument. A parameter
+    whose type is a Config becomes one option for each field.
 
-    While the command runs, its outputs may not replace a file that it reads. ``locks`` says whether
-    ``--out`` is a file or a folder, and lets no other run write to it. None: no lock.
+    While the command runs, it cannot overwrite a file that it reads. ``locks`` says whether
+    ``--out`` is a file or a folder, which is then locked, so that no other run writes to it. None:
+    no lock.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -99,8 +101,9 @@ def _typer_parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
 
 
 def _typer_mark(name: str, field: FieldInfo) -> Any:
-    """Returns Typer's description of the argument or option ``name``. In the help, the value of a
-    text is called as its option (``--judge JUDGE``), and other values ``N``, ``X`` and ``PATH``."""
+    """Returns Typer's description of the argument or option ``name``. The help shows a placeholder
+    for the value. For a text it is the option's name (``--judge JUDGE``), for a number ``N`` or
+    ``X``, and for a path ``PATH``."""
     extra: Any = field.json_schema_extra
     flag = extra["flag"] or "--" + name.replace("_", "-")
     words = dict(word.split("=") for word in _METAVARS.split())
@@ -134,8 +137,8 @@ def exit_by_gates(verdicts: Collection[str]) -> None:
 
 
 def _files_in(value: object) -> Iterator[Path]:
-    """Yields the existing files that ``value`` names, an argument or a sequence of them. An
-    argument is PATH, NAME=PATH or PATH:SPLIT."""
+    """Yields the existing files that ``value`` names. ``value`` is one argument or a sequence of
+    arguments. An argument is PATH, NAME=PATH or PATH:SPLIT."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
             yield from _files_in(part)

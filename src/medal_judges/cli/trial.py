@@ -106,9 +106,9 @@ def trial(
 def split_settings(
     words: Sequence[str],
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Splits ``words`` of the command line. Returns the judges, each with its settings, and the
-    settings of the trial. The default judge is used if no judge is named. Raises ConfigError if a
-    judge's setting stands before the first judge."""
+    """Splits the arguments ``words`` into judges and settings. Returns a list of (judge, its
+    settings), and the settings of the trial. If no judge is named, it is the default judge. Raises
+    ConfigError if a judge's setting stands before the first judge."""
     named: list[tuple[str, list[str]]] = []
     settings: list[str] = []
     for word in words:

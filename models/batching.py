@@ -1,4 +1,4 @@
-"""Rows of token ids: text without a tokenizer's marks, padding, and batches by token budget."""
+"""Rows of token ids: batches by token budget, padding, and texts without special tokens."""
 
 from __future__ import annotations
 
@@ -44,8 +44,12 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def map_in_order(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
-    """Yields ``function(item)`` in the order of ``items``, computed by ``at_once`` threads. While
-    one item takes long, the threads go on with up to AHEAD later items."""
+    """Yields ``function(item)`` for each of ``items``, in their order. ``at_once``: how many
+    threads compute the results.
+
+    The threads do not wait for a slow item. They go on with later items until AHEAD results are
+    pending.
+    """
     if at_once == 1:
         yield from map(function, items)
         return
@@ -65,13 +69,14 @@ def map_in_order(
 def budget_batches(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Yields ``items`` in batches whose padded size (count x longest ``length``) is at most
-    ``budget``. An item longer than the budget is a batch by itself. The longest items come first,
-    so that memory runs out at the first batch or never.
+    """Yields ``items`` in batches whose padded size (number of items x longest ``length``) is at
+    most ``budget``. An item longer than the budget is a batch by itself. The longest items come
+    first, so that memory runs out at the first batch or never.
 
-    ``tight`` reduces padding. A batch that fills at least a sixteenth of the budget then also ends
-    if the next item is shorter than four fifths of its longest. This pads the turns of 192
-    dialogues to 1.1 times their tokens, instead of 1.3 times.
+    ``tight``: whether to end some batches early to reduce padding. A batch then also ends before an
+    item shorter than four fifths of the batch's longest item, but only if it fills at least a
+    sixteenth of the budget. For the turns of 192 dialogues, the padded size is then 1.1 times the
+    number of tokens instead of 1.3 times.
     """
     batch: list[T] = []
     longest = 0
@@ -89,8 +94,12 @@ def budget_batches(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """Returns ``run(batch)``. If memory runs out, runs the two halves one after the other, down to
-    single items. Calls BEFORE_BATCH first. Its errors pass through."""
+    """Returns ``run(batch)``, the results of the items in ``batch``. If memory runs out, runs the
+    two halves of the batch one after the other. A half is halved again if needed, down to single
+    items.
+
+    Calls BEFORE_BATCH before each run. An error that BEFORE_BATCH raises passes through.
+    """
     BEFORE_BATCH.get()()
     try:
         return run(batch)
@@ -137,9 +146,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class SpecialTokens:
-    """The special tokens of ``tokenizer``: beginning, end, and all others that it flags as special,
-    such as those of turns and images. If the text of a dialogue spelt one, a turn could end itself,
-    begin another turn, or add a field."""
+    """The special tokens of ``tokenizer``: the begin and end tokens, and all others that it flags
+    as special, such as those for turns and images.
+
+    ``break_up`` turns them into plain text. Otherwise a turn that contains the text of a special
+    token could end itself, begin another turn, or add a field to the prompt.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()
@@ -150,5 +162,5 @@ class SpecialTokens:
 
     def break_up(self, text: str) -> str:
         """Returns ``text`` with a space between the characters of each special token in it, so that
-        it is read as plain text."""
+        the tokenizer reads it as plain text."""
         return self._pattern.sub(lambda found: " ".join(found.group()), text)

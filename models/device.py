@@ -62,8 +62,8 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
     """Casts the weights of ``network`` to ``dtype`` in place, as transformers does when it loads a
     model.
 
-    Unlike ``Module.to``, leaves the frequencies of rotary positions in fp32. In bf16 a position of
-    2,000 would be rotated by another angle than in training.
+    The frequencies of rotary positions stay in fp32, which ``Module.to`` would cast too. In bf16
+    the position 2,000 would be rotated by another angle than in training.
     """
     import torch
 
@@ -77,11 +77,11 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
 
 
 def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
-    """Sets the attention implementation of ``body``, a model of transformers or PEFT, on
-    ``device``.
+    """Sets the attention implementation of ``body``, a model of transformers or PEFT.
 
-    It is flash attention if ``precision`` is ``bf16`` or ``fp16`` and there are a GPU and the
-    package flash_attn. Otherwise it is sdpa, or eager for a model without sdpa.
+    It is flash attention if ``device`` is a GPU, ``precision`` is ``bf16`` or ``fp16``, the package
+    flash_attn is installed, and the model supports it. Otherwise it is sdpa, or eager for a model
+    without sdpa.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     has_flash = device.type == "cuda" and find_spec("flash_attn") is not None

@@ -1,4 +1,5 @@
-"""Files of models: the packages that bring weights and data without a hub, and hashes.
+"""Files of models: models that come from an installed package instead of a hub, and hashes of model
+files.
 
 A hash covers the whole content, so that one flipped bit or a shuffled vocabulary changes it.
 """
@@ -49,8 +50,8 @@ _INSTALL = {
 
 
 def embedded_file(name: str) -> Path:
-    """Returns the path of an embedded default, a file or a folder in an installed package.
-    ``name``: ``minilm``, ``e5``, ...
+    """Returns the path of a model that an installed package contains, a file or a folder. ``name``:
+    ``minilm``, ``e5``, ...
 
     Raises ConfigError for an unknown name. Raises NotAvailableError, with the pip command, if the
     package is not installed.
@@ -71,17 +72,20 @@ def embedded_file(name: str) -> Path:
 
 
 def portable_name(model_id: str) -> str:
-    """Returns a name of the model ``model_id`` that holds in any working directory: the Hub id of
-    an embedded default, or the absolute path of a folder. Any other name is unchanged."""
+    """Returns a name for the model ``model_id`` that is valid in any working directory. For an
+    ``embedded:`` model it is the Hub id, and for a folder the absolute path. Any other name is
+    unchanged."""
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
 def embedded_path(model_id: str) -> str:
-    """Returns the path of an ``embedded:`` model. Any other ``model_id`` is unchanged.
+    """Returns the path of the model files of ``model_id``, an ``embedded:`` model. Any other
+    ``model_id`` is returned unchanged.
 
-    Converts e5 into the cache at its first use. Raises ConfigError if the file of e5 is damaged.
+    The first use of ``embedded:e5`` converts the package's file into the cache. Raises ConfigError
+    if this file is damaged.
     """
     if not model_id.startswith(PREFIX):
         return model_id
@@ -112,9 +116,12 @@ def files_hash(
     *,
     leave_out: Iterable[str] = (),
 ) -> str:
-    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``. Leaves
-    out the fields of JSON files that differ between copies of one model, and the fields
-    ``leave_out`` of judge.json. Raises OSError if a file cannot be read."""
+    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``.
+
+    Some fields of JSON files differ between copies of one model, such as the version of
+    transformers. They do not change the hash. ``leave_out``: fields of judge.json that do not
+    change the hash either. Raises OSError if a file cannot be read.
+    """
     hashes = {}
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if not path.is_file():
@@ -141,8 +148,9 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the base of a linear judge. ``folder``: where the base is saved. An
-    ``embedded:`` base is read from its package."""
+    """Returns a hash of the base model of a linear judge. ``base``: the setting ``base``.
+    ``folder``: where the base is saved. An ``embedded:`` base is not saved, so the hash is of the
+    files in its package."""
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
     file = embedded_file(base.removeprefix(PREFIX))
@@ -152,8 +160,8 @@ def base_hash(base: str, folder: Path) -> str:
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder with the files of ``model``: a folder on this machine, or a hub id (at
-    ``revision``) that is in the cache."""
+    """Returns the folder with the files of ``model``. ``model``: a folder on this machine, or a hub
+    id that is in the cache at ``revision``."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download

@@ -65,8 +65,8 @@ TILDE, STAND_IN = "\uff5e", "\ufdd0"
 
 
 def convert_e5(path: Path, sha256: str, folder: Path) -> None:
-    """Converts the E5 model in the file ``path`` to config, safetensors and tokenizer in
-    ``folder``.
+    """Converts the E5 model in the file ``path`` and writes config.json, safetensors and tokenizer
+    into ``folder``.
 
     Raises ConfigError if the file does not have the hash ``sha256``.
     """
@@ -139,10 +139,10 @@ def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Reads the file's table of replaced characters and returns a normalizer: NFKC, with those
-    rules of the table that differ from NFKC.
+    """Reads the file's table of replaced characters and returns a normalizer that does the same.
 
-    It removes control characters, and replaces spaces of any kind by one space.
+    The normalizer replaces the characters for which the table differs from NFKC, applies NFKC, and
+    replaces several spaces by one.
     """
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _read_values(stream, "iI")
@@ -187,8 +187,8 @@ def _read_weights(
 
 
 def _parameter_name(name: str) -> str:
-    """Returns transformers' name of the array ``name``. For example ``l3.aln.w`` is a weight of the
-    fourth layer."""
+    """Returns the name in transformers of the file's array ``name``. For example ``l3.aln.w`` is a
+    weight of the fourth layer."""
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Pushes a saved judge to the Hub, checked and with its card."""
+"""Pushes a saved judge to the Hub with a model card, after its golden scores are checked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from medal_judges.storage.files import read_json
 def push_judge(
     folder: Path, repo_id: str, *, public: bool = False, revision: str | None = None
 ) -> str:
-    """Uploads the judge saved in ``folder`` to ``repo_id`` and returns the commit's URL.
-    ``revision`` becomes a tag of the commit.
+    """Uploads the judge saved in ``folder`` to ``repo_id``, with a model card, and returns the
+    commit's URL. ``folder`` itself does not change.
 
-    Checks the golden scores first. Writes a model card for the repository into a copy, so
-    ``folder`` does not change. Raises JudgeLoadError if there is no judge or its golden scores
-    differ, ConfigError if its base model is a folder of this machine, and HubError if the upload
-    fails.
+    The judge is uploaded only if it still gives its golden scores. ``public``: whether a new
+    repository is public. If false, an existing repository must be private. ``revision``: the name
+    of a new tag for the commit.
+
+    Raises JudgeLoadError if ``folder`` has no judge or the golden scores differ. Raises ConfigError
+    if the judge's base model is a folder of this machine. Raises HubError if the upload fails.
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.models.card.writer import write_card
@@ -43,8 +45,8 @@ def push_judge(
 
 
 def require_public_base(folder: Path) -> None:
-    """Raises ConfigError if a LoRA judge in ``folder``, or a LoRA member of the hybrid there, needs
-    a base model from a folder of this machine."""
+    """Raises ConfigError if the judge in ``folder`` is a LoRA judge, or a hybrid with a LoRA judge,
+    whose base model is a folder of this machine."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):

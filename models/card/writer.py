@@ -1,4 +1,4 @@
-"""README.md of a saved judge: what its folder says about it, and what the Hub shows of it."""
+"""Writes the model card (README.md) of a saved judge from the files in the judge's folder."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _UNKNOWN = "not stated here: see the model's page"
 def write_card(
     folder: Path, *, repo_id: str | None = None, revision: str | None = None
 ) -> None:
-    """Writes the model card of the judge into ``folder``. The code example in it loads ``repo_id``
-    at ``revision``. Without a ``repo_id`` it loads the folder's name.
+    """Writes the model card of the judge in ``folder`` into ``folder``.
 
-    Raises JudgeLoadError if there is no judge or no golden.json.
+    ``repo_id``: the Hub repository that the card's code example loads, at ``revision``. None makes
+    it load a folder with the name of ``folder``. Raises JudgeLoadError if there is no judge or no
+    golden.json.
     """
     config, golden = read_config(folder), read_golden(folder)
     settings = read_json_if_there(folder / "train_config.json", {})
@@ -87,7 +88,8 @@ def _base_model(
     judge without a base model. ``hub_id`` is None if the base is a folder. ``config``: judge.json.
     ``settings``: train_config.json.
 
-    The licence of a model on the Hub comes from its model card in the cache. It is never guessed.
+    The licence of a model on the Hub is what its model card in the cache says. Without this card it
+    is unknown.
     """
     family = config["family"]
     if "base" not in config.get(family, {}):
@@ -133,8 +135,9 @@ def _hub_metadata(facts: Mapping[str, Any]) -> str:
 
 
 def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
-    """Returns the ``agreement`` estimates that have a value, as results that the Hub shows. The Hub
-    merges all metrics of a set and language, so the metric's name includes the dimension."""
+    """Returns the estimates in ``agreement`` that have a value, in the form that the Hub shows. The
+    Hub merges all results for the same dataset, language and metric. To keep dimensions apart, the
+    metric's name includes the dimension."""
     from huggingface_hub import EvalResult
 
     results = []
@@ -161,9 +164,9 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 
 def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the content of trial.json in ``folder``, which ``medal trial`` wrote, with its
-    ``verdicts``. Returns None if there is no trial.json, or if another judge or revision was
-    tried."""
+    """Returns the result of ``medal trial`` for the judge in ``folder``: the content of trial.json
+    and ``verdicts``, pairs (group, verdict). Returns None if there is no trial.json, or if it is
+    about another judge or an earlier revision."""
     path = folder / TRIAL_NAME
     if not path.is_file():
         return None

@@ -13,10 +13,10 @@ class EncoderConfig(HeadedConfig):
     """The settings of an encoder judge: a pretrained encoder (ModernBERT, XLM-R, E5, BERT, ...)
     with a classification head, fine-tuned.
 
-    ``base``: a hub id (at ``base_revision``), a folder, ``embedded:minilm`` or ``embedded:e5``.
-    ``config``: fields of its config.json to change, under transformers' names, such as
-    ``classifier_pooling: mean`` for ModernBERT. A dialogue is one text. A dialogue longer than
-    ``max_tokens`` loses its oldest turns.
+    ``base``: the pretrained encoder. Give a hub id (at ``base_revision``), a folder,
+    ``embedded:minilm`` or ``embedded:e5``. ``config``: fields of the encoder's config.json to
+    replace, such as ``classifier_pooling: mean`` for ModernBERT. ``max_tokens``: the maximum length
+    of a dialogue, which is read as one text. A longer dialogue loses its oldest turns.
     """
 
     family: Literal["encoder"] = "encoder"

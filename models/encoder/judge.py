@@ -53,8 +53,8 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: Device = None,
     ) -> EncoderJudge:
-        """Returns a new judge of ``dimensions`` on the pretrained ``config.base``. Torch's seed
-        sets the random weights of its classification head.
+        """Returns a new judge of ``dimensions`` on the pretrained ``config.base``. The weights of
+        its classification head are random, from torch's seed.
 
         Raises ConfigError for settings that do not fit the base, and JudgeLoadError if the base
         cannot be loaded.
@@ -77,7 +77,7 @@ class EncoderJudge(SequenceJudge):
         return cls(net, tokenizer, config, heads, name=name, device=device)
 
     def new_network(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
-        """Returns a new network with the settings of ``net`` and the weights ``state``."""
+        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
         network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))
         return network

@@ -1,6 +1,6 @@
 """Turns a dialogue into the text that an encoder reads.
 
-The network gets nothing else: every copy of the tokenizer gives the same token ids for this text.
+The network reads only this text. Any copy of the tokenizer gives the same token ids for it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class DialogueText:
     """Makes the text of a dialogue, with one line per turn: ``user: ...`` or ``assistant: ...``.
 
-    The tokenizer's separator token ends each line but the last, which the tokenizer itself ends.
-    Special tokens in the text of a turn are broken up, so a turn cannot end itself or begin
+    Each line ends with the tokenizer's separator token. The tokenizer itself adds the last one.
+    Special tokens that occur in a turn's text are broken up, so a turn cannot end itself or begin
     another.
     """
 

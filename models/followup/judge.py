@@ -1,12 +1,14 @@
 """The follow-up judge: scores a dialogue by how likely a user is to react in certain ways (FED,
 FULL, DIET).
 
-A dialogue is good if discontented follow-ups are unlikely after it, and better if contented ones
-are likely; the difference (contrast) cancels what makes any follow-up likely. The shipped contrast
-judge sums over tokens without the end-of-turn token, as chosen on validation dialogues of
-Dialogue-Eval and DSTC9: the end token measures how short the reply is, and means over tokens
-overweight single-word reactions. A file of configs/judges/ sets the follow-ups and how they are
-combined.
+A dialogue is bad if discontented follow-ups are likely after it, and good if contented follow-ups
+are likely. The score uses the difference of the two likelihoods, which cancels what makes any
+follow-up likely. A file of configs/judges/ sets the follow-ups and how they are combined.
+
+The shipped judge ``contrast`` adds up the log-likelihoods of a follow-up's tokens, without the
+end-of-turn token. This was chosen on validation dialogues of Dialogue-Eval and DSTC9. The
+end-of-turn token measures how short the reply is. A mean over tokens gives too much weight to
+reactions of one word.
 """
 
 from __future__ import annotations
@@ -71,10 +73,13 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """The follow-ups that a model chose for one dialogue. ``indices``: their indices in the pool.
-    ``empty``: True if no follow-up was chosen in every run. Then ``indices`` has the whole pool.
-    ``failure``: why a run could not be read, or None. ``usage``: the sum over all runs.
-    ``transient``: whether a failed run may succeed later."""
+    """The follow-ups that a model chose for one dialogue.
+
+    The model is asked in several runs. ``indices``: the indices in the pool of the follow-ups that
+    it chose in all runs. If there are none, ``empty`` is true and ``indices`` has the whole pool.
+    ``usage``: the tokens and other costs of all runs together. ``failure``: why the answer of a run
+    could not be read, or None. ``transient``: whether a failed run may succeed later.
+    """
 
     indices: tuple[int, ...]
     empty: bool
@@ -85,9 +90,13 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """One question about the options, which is asked once or twice. ``options``: the texts of the
-    follow-ups in shuffled order. ``order``: their indices in the pool. ``chosen``: indices in the
-    pool, or None with the ``reason`` if the answer could not be read."""
+    """A question to a model: which of these follow-ups fit? It is asked again if the answer cannot
+    be read.
+
+    ``options``: the texts of the follow-ups in shuffled order. ``order``: their indices in the
+    pool. ``chosen``: the indices in the pool of those that the model chose, or None if no answer
+    could be read. ``reason``: why the answer could not be read.
+    """
 
     question: str
     order: Sequence[int]
@@ -108,12 +117,13 @@ def select_follow_ups(
     runs: int = RUNS,
 ) -> list[FollowUpSelection]:
     """Asks ``llm`` several times (``runs``) which follow-ups of ``pool`` fit each dialogue. Returns
-    the follow-ups that it chose in all runs, or the whole pool if there are none.
+    for each dialogue the follow-ups that ``llm`` chose in all runs, or the whole pool if there are
+    none.
 
     ``dialogues``: pairs (id, messages). ``turn``: whether the prompt asks about the last answer
-    instead of the dialogue. ``seed`` shuffles the options of each run. If an answer is truncated or
-    cannot be read, the question is asked once more with more tokens. If that fails too, the
-    selection of the dialogue has a ``failure``.
+    instead of the dialogue. ``seed``: the seed of the order in which a run shows the follow-ups. If
+    an answer is truncated or cannot be read, the question is asked once more with more tokens. If
+    that fails too, the result for the dialogue has a ``failure``.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -145,8 +155,8 @@ def _shuffled_run(
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
-    """Returns a run over the follow-ups of ``pool`` in an order that is drawn with ``seeds``.
-    ``values``: the values of the ``prompt``."""
+    """Returns a question about the follow-ups of ``pool``. ``prompt``: its template. ``values``:
+    what to fill in. ``seeds``: the seeds of the order of the follow-ups."""
     generator = np.random.default_rng(seeds)
     order = generator.permutation(len(pool.follow_ups)).tolist()
     options = [pool.follow_ups[index].text for index in order]
@@ -156,8 +166,8 @@ def _shuffled_run(
 
 
 def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
-    """Asks ``llm`` the question of each of ``runs``, and sets the answer and the choice of each
-    run."""
+    """Asks ``llm`` the question of each of ``runs``. Sets ``answer``, and ``chosen`` or ``reason``,
+    of each run."""
     if not runs:
         return
     requests = []
@@ -243,8 +253,9 @@ class LogisticScale(Config):
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
-    ``center`` is the raw value that gets the middle of the scale. ``spread`` is the unit of the raw
-    values. If the good end of the dimension is low, the sign of the sigmoid's argument changes.
+    ``center``: the raw value that gets the middle of the scale. ``spread``: the distance from
+    ``center`` that is worth 1 in the sigmoid's argument. If low scores are good, the argument is
+    negated, so a higher raw value is always better.
     """
 
     center: float = 0.0
@@ -257,17 +268,18 @@ class FollowUpConfig(Config):
     ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``followups``: a
     file or a shipped name. ``dimensions``: the dimensions of the rubric to score. By default the
     judge scores all. ``scale``: for each dimension the map from its raw value to its scale.
-    ``draw``: the number of follow-ups to draw from the file with ``seed``, the same number from
-    each generator (DIET, section 6.2).
+    ``draw``: the number of follow-ups to draw at random from the file, the same number from each
+    model that proposed some (DIET, section 6.2). ``seed``: the seed of the draw.
 
-    ``likelihood``: that of the follow-up given the dialogue (``conditional``), or that of both
-    together (``joint``, as in FED). ``reduce``: its mean or sum over tokens.
+    ``likelihood``: what is measured. ``conditional`` is the likelihood of the follow-up given the
+    dialogue. ``joint`` is the likelihood of the dialogue and the follow-up together, as in FED.
+    ``reduce``: whether to take the ``mean`` or the ``sum`` over tokens.
 
-    ``answers``: how many of the last answers follow-ups are scored after. None is all. At turn
-    level it is only the answer to score. Follow-ups of the last answer are scored after the whole
-    dialogue, even if it ends with a user turn. ``decay``: the factor by which the weight falls with
-    each answer further back. ``select``: whether a model selects follow-ups for each dialogue, as
-    in DIET.
+    ``answers``: how many of the last answers are scored. None is all. The follow-ups are put after
+    each of these answers. For the last answer they are put after the whole dialogue, even if it
+    ends with a user turn. If single turns are scored, only the judged answer counts. ``decay``: the
+    weight of an answer relative to the next answer that is scored. ``select``: whether a model
+    selects the follow-ups that fit a dialogue, as in DIET.
     """
 
     name: str
@@ -288,7 +300,8 @@ class FollowUpConfig(Config):
 @dataclass(slots=True)
 class _View:
     """What the model reads of a dialogue: its ``messages`` from index ``start`` on. ``selection``:
-    DIET's selection for them, or None. ``failure``: why nothing is scored, or None."""
+    the follow-ups that a model selected for these messages, or None. ``failure``: why nothing is
+    scored, or None."""
 
     start: int
     messages: tuple[Message, ...]
@@ -299,10 +312,10 @@ class _View:
 class FollowUpJudge(Judge):
     """A judge that scores dialogues by the likelihoods of follow-ups.
 
-    The raw value of a dimension is the mean likelihood of its positive follow-ups minus that of its
-    negative ones, in nats (per token with ``reduce: mean``). DIET (section 3.3) has only negative
-    follow-ups. LogisticScale maps the raw value to the dimension's scale. The argument of its
-    sigmoid is the logit. The contribution of an answer is its part of the logit.
+    The raw value of a dimension is the mean log-likelihood of its positive follow-ups, minus the
+    mean log-likelihood of its negative follow-ups. DIET (section 3.3) has only negative follow-ups.
+    LogisticScale maps the raw value to the dimension's scale. The contribution of an answer is its
+    part of the logit, the argument of LogisticScale's sigmoid.
     """
 
     family = "followup"
@@ -339,8 +352,8 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """Returns the judge that ``settings`` describe. Their fields are those of FollowUpConfig.
-        Raises ConfigError for a wrong field."""
+        """Returns the judge that ``settings`` describe, the fields of FollowUpConfig. Raises
+        ConfigError for a wrong field."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(cls.config_class, dict(settings), where=where))
 
@@ -408,8 +421,8 @@ class FollowUpJudge(Judge):
         return judgements
 
     def _select(self, requests: Sequence[ScoreRequest]) -> None:
-        """Sets DIET's selection in the view of each of ``requests`` if the config has
-        ``select``."""
+        """Asks the model which follow-ups fit each of ``requests``, and stores its choice in the
+        request. Does nothing without ``select`` in the config."""
         if not self.config.select or not requests:
             return
         dialogues = []
@@ -425,8 +438,8 @@ class FollowUpJudge(Judge):
             request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns every follow-up of the pool, once after each answer that ``_messages_by_answer``
-        returns."""
+        """Returns what to measure for ``request``: every follow-up of the pool, after each answer
+        that is scored."""
         continuations = []
         for end in self._messages_by_answer(request).values():
             messages = request.payload.messages[:end]
@@ -437,8 +450,9 @@ class FollowUpJudge(Judge):
         return continuations
 
     def _messages_by_answer(self, request: ScoreRequest) -> dict[int, int]:
-        """Returns {answer: number of messages}. The follow-ups of an answer are scored after this
-        many messages. For the last answer these are all messages."""
+        """Returns a dict from the turn index of each answer that is scored to a number of messages.
+        The follow-ups for this answer are put after that many messages. For the last answer these
+        are all messages."""
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
         for turn in answers:
@@ -468,8 +482,8 @@ class FollowUpJudge(Judge):
         likelihoods: Sequence[Likelihood],
         names: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of ``request`` on the dimensions ``names``. ``likelihoods``: those
-        of its continuations, in order."""
+        """Returns the judgement of ``request`` on the dimensions ``names``. ``likelihoods``: the
+        likelihoods of what ``_continuations`` returns for ``request``, in the same order."""
         follow_ups = self.pool.follow_ups
         values = np.array(
             [self._follow_up_value(likelihood) for likelihood in likelihoods]
@@ -491,9 +505,11 @@ class FollowUpJudge(Judge):
     def _dimension_score(
         self, name: str, request: ScoreRequest, table: np.ndarray, weights: np.ndarray
     ) -> DimensionScore:
-        """Returns the score of the dimension ``name``. ``table`` [ends, follow-ups]: the value of
-        each follow-up after each end of the dialogue. ``weights`` [ends]: the weight of each end.
-        They add up to 1."""
+        """Returns the score of the dimension ``name``.
+
+        ``table`` [answers, follow-ups]: the value of each follow-up after each scored answer.
+        ``weights`` [answers]: the weight of each scored answer. The weights add up to 1.
+        """
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.indices_for(name)
         details: dict[str, Any] = {}

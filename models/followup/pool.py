@@ -1,7 +1,8 @@
 """Pools of follow-ups: what a user might say next, and what it says about the dialogue.
 
-A pool is a reviewed file. A language model may propose it (DIET, section 3.1): with SELFMAP the
-judging model itself, with CRAFT several other models, whose proposals are joined.
+A pool is a file that a person has reviewed. Language models may propose its follow-ups (DIET,
+section 3.1). With SELFMAP the judging model proposes them itself. With CRAFT several other models
+do, and their proposals are joined.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ Strategy = Literal["selfmap", "craft"]
 
 
 class FollowUp(Config):
-    """What a user might say next. ``sign``: whether that would be a good or a bad sign for the
-    dialogue. ``dimensions``: the dimensions that it is about. Empty is all. ``by``: the model that
-    proposed it."""
+    """What a user might say next.
+
+    ``text``: the words of the user. ``sign``: whether they are a good or a bad sign for the
+    dialogue. ``dimensions``: the dimensions that they say something about. An empty tuple stands
+    for all. ``by``: the model that proposed the follow-up, or None.
+    """
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     sign: Sign = "negative"
@@ -34,8 +38,9 @@ class FollowUp(Config):
 class FollowUpPool(Config):
     """The follow-ups of a file, and the models that proposed them (``generators``).
 
-    ``strategy`` is DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it. A
-    ``craft`` pool is for models that proposed none of it.
+    ``strategy``: how they were proposed (DIET, section 3.1), or None. A ``selfmap`` pool is to be
+    used only by the model that proposed it. A ``craft`` pool is for models that proposed none of
+    it.
     """
 
     name: str
@@ -58,7 +63,7 @@ class FollowUpPool(Config):
 
     @property
     def hash(self) -> str:
-        """A hash of the texts, signs and dimensions, on which scores depend."""
+        """A hash of what scores depend on: the texts, signs and dimensions of the follow-ups."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def indices_for(self, dimension: str) -> tuple[int, ...]:
@@ -69,12 +74,12 @@ class FollowUpPool(Config):
         return tuple(np.flatnonzero(applies).tolist())
 
     def draw(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` follow-ups, drawn with ``seed``, the same number from each
-        generator (DIET, section 6.2: 12, 8 or 4 from four generators). Follow-ups that name no
-        generator count as those of one more generator.
+        """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``. The same number is
+        drawn from each model that proposed follow-ups (DIET, section 6.2: 12, 8 or 4 from four
+        models). Follow-ups without a model are treated as one more model's.
 
-        Raises ConfigError if ``count`` is not a multiple of the number of generators, or if a
-        generator does not have enough follow-ups.
+        Raises ConfigError if ``count`` is not a multiple of the number of models, or if a model has
+        proposed too few follow-ups.
         """
         by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):

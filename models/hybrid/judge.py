@@ -1,6 +1,6 @@
-"""The hybrid judge: for each dimension a line through the scores of other judges.
+"""The hybrid judge: scores each dimension with a linear formula over the scores of other judges.
 
-A dimension that one judge alone scores is a line of one input.
+If only one judge scores a dimension, the formula has one input.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class Line:
 
         score = curve(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...)
 
-    An input is the score of one member on [0, 1]. It is named ``MEMBER``, for the dimension of the
-    same name, or ``MEMBER:DIMENSION``. If the sum can leave [0, 1], ``squash_to_unit`` is applied
-    to it. ``curve``: the knots (x, y) of a monotone map. None changes nothing.
+    ``inputs``: the names of scores on [0, 1] of the hybrid's members. ``MEMBER:DIMENSION`` is a
+    member's score of any dimension. ``MEMBER`` is its score of the dimension that the formula is
+    for. ``curve``: the knots (x, y) of a monotone map. None changes nothing. If ``weights`` and
+    ``intercept`` allow sums outside [0, 1], ``squash_to_unit`` is applied before ``curve``.
     """
 
     inputs: tuple[str, ...]
@@ -59,7 +60,7 @@ class Line:
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def weighted_sum(self, units: np.ndarray) -> np.ndarray:
-        """Returns ``intercept`` plus the weighted sum of the inputs [n], which may leave [0, 1].
+        """Returns ``intercept`` plus the weighted sum of the inputs, [n]. It may leave [0, 1].
         ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
@@ -78,15 +79,18 @@ class Line:
 
 
 def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
-    """Splits the input ``key`` into (member, dimension). ``MEMBER:DIMENSION`` names both.
-    ``MEMBER`` alone is for the hybrid's ``dimension``, the member's dimension of the same name."""
+    """Splits ``key``, the name of an input, into (member, dimension of the member).
+
+    ``MEMBER:DIMENSION`` names both. ``MEMBER`` alone stands for the member's dimension with the
+    name ``dimension``.
+    """
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
 
 
 class MemberConfig(Config):
     """A member of a hybrid. ``path``: a folder, a hub id or a YAML file of configs/judges/.
-    ``options`` go to ``Judge.from_pretrained``, such as the ``revision`` of a hub id."""
+    ``options``: arguments of ``Judge.from_pretrained``, such as the ``revision`` of a hub id."""
 
     path: str
     options: Mapping[str, Any] = {}
@@ -99,9 +103,10 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 class HybridSettings(Config):
     """A file of configs/judges/ with ``family: hybrid``.
 
-    ``name``: the name of the hybrid. ``members``: judges by their name in the hybrid.
-    ``dimensions``: the dimensions of the ``rubric`` to score. Each has the name of the member that
-    scores it, or a weight for each of several members.
+    ``name``: the name of the hybrid. ``rubric``: a file or a shipped name. ``members``: a name for
+    each judge that the hybrid uses -> where it comes from. ``dimensions``: each dimension of the
+    rubric to score -> the name of the member that scores it, or member -> weight for a mean of
+    several members.
     """
 
     name: str
@@ -110,8 +115,7 @@ class HybridSettings(Config):
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
     def mean_line(self, dimension: str) -> Line:
-        """Returns the formula of ``dimension``: the weighted mean of the members that score it. The
-        weights are divided by their sum. A single member has weight 1."""
+        """Returns the formula of ``dimension``: the weighted mean of the members that score it."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
@@ -122,8 +126,8 @@ class HybridSettings(Config):
 
 @plain_dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a hybrid. ``file``: the YAML file that describes the judge, or None for a judge
-    that is saved as a folder. ``options``: settings that replace those of the file."""
+    """A judge that a hybrid uses. ``file``: the YAML file that describes the judge, or None for a
+    judge that is saved as a folder. ``options``: settings that replace those of the file."""
 
     name: str
     judge: Judge
@@ -168,8 +172,8 @@ def _shipped_files() -> set[str]:
 
 
 def load_member(name: str, config: MemberConfig) -> Member:
-    """Loads the judge of ``config``, and returns it as the member called ``name``. Raises
-    JudgeLoadError if it cannot be loaded."""
+    """Loads the judge that ``config`` names, and returns it as the member called ``name``. Raises
+    JudgeLoadError if the judge cannot be loaded."""
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
@@ -179,9 +183,8 @@ def load_saved_member(
 ) -> Member:
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
-    ``saved``: the member's entry in judge.json. ``options``: ``device`` and ``dtype`` for all
-    members, and under each member's name the options for it alone. Raises JudgeLoadError if the
-    member is missing or has changed since it was saved.
+    ``saved``: the member's entry in judge.json. ``options``: the options of ``HybridJudge.load``.
+    Raises JudgeLoadError if the member is missing or has changed since it was saved.
     """
     settings = dict(options.get(name) or {})
     path, was = saved["path"], saved["signature"]
@@ -207,9 +210,8 @@ def load_saved_member(
 
 
 class HybridJudge(Judge):
-    """A judge that combines the scores of other judges, its ``members``. ``lines`` has the formula
-    of each dimension. A dialogue is unscored on a dimension if one of the members in the formula
-    does not score it."""
+    """A judge that combines the scores of other judges, its ``members``. ``lines``: dimension ->
+    the formula of its score. A dimension has no score if a member in its formula gives none."""
 
     family = "hybrid"
     config_class = HybridSettings
@@ -240,9 +242,9 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge that ``settings`` describe, and loads its members. The fields are those
-        of HybridSettings. Raises ConfigError for a wrong field, and JudgeLoadError if a member
-        cannot be loaded."""
+        """Returns the judge that ``settings`` describe, the fields of HybridSettings, and loads its
+        members. Raises ConfigError for a wrong field, and JudgeLoadError if a member cannot be
+        loaded."""
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(config.rubric, list(config.dimensions))
@@ -253,8 +255,9 @@ class HybridJudge(Judge):
         return cls(members, lines, dimensions, name=config.name)
 
     def _require_valid_input(self, key: str, dimension: Dimension) -> None:
-        """Raises ConfigError if the input ``key`` of ``dimension`` names an unknown member, or a
-        dimension whose good end is the opposite one."""
+        """Raises ConfigError if the input ``key`` in the formula of ``dimension`` is wrong: if
+        there is no such member, or if ``key`` is only a member's name and the member's dimension
+        has its good end on the other side."""
         name, own_name = member_and_dimension(key, dimension.name)
         if name not in self.members:
             raise ConfigError(
@@ -269,7 +272,8 @@ class HybridJudge(Judge):
             )
 
     def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
-        """Returns the dimensions of ``member`` that are inputs of the hybrid's ``dimensions``."""
+        """Returns which of its dimensions the member called ``member`` must score, so that the
+        hybrid can score ``dimensions``."""
         names: dict[str, None] = {}
         for dimension in dimensions:
             for key in self.lines[dimension].inputs:
@@ -286,7 +290,7 @@ class HybridJudge(Judge):
 
     def signature(self) -> Signature:
         """Returns the hybrid's signature. ``base`` has the name and revision of each member.
-        ``revision`` is a hash of their whole signatures and of the formulas."""
+        ``revision`` is a hash of the members' signatures and of the formulas."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()
@@ -312,10 +316,10 @@ class HybridJudge(Judge):
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
         """Loads the hybrid saved in ``folder`` with its members.
 
-        ``options``: ``device`` and ``dtype`` for all members with a network on this machine, and
-        under a member's name the options for it alone (``contrast={"llm": {"device": "cuda"}}``).
-        Raises JudgeLoadError for an unknown option, and if a member cannot be loaded or has
-        changed.
+        ``options``: ``device`` and ``dtype`` apply to all members that are saved as a folder. A
+        member's name holds options for this member alone, such as ``contrast={"llm": {"device":
+        "cuda"}}``. Raises JudgeLoadError for an unknown option, and if a member cannot be loaded or
+        has changed.
         """
         saved = read_config(folder)
         unknown = options.keys() - {*OPTIONS, *saved["members"]}
@@ -397,8 +401,9 @@ class HybridJudge(Judge):
     def _dimension_score(
         self, dimension: Dimension, answers: Mapping[str, Judgement]
     ) -> DimensionScore:
-        """Returns the score of ``dimension`` from the members' judgements (``answers``). If one
-        member alone scores it on the same scale, returns all that the member says about it."""
+        """Returns the score of ``dimension`` from ``answers``, the judgements of the members by
+        name. If the score is taken from one member on the same scale, also returns this member's
+        distribution, details and contributions."""
         line = self.lines[dimension.name]
         units, scores, failures = [], dict[str, float | None](), dict[str, None]()
         for key in line.inputs:

@@ -39,19 +39,20 @@ class LoraConfig(HeadedConfig):
     """The settings of a judge that is a causal language model with low-rank adapters (PEFT). Its
     judge.json holds all of them.
 
-    ``base``: a hub id (at ``base_revision``), a folder or ``embedded:smollm2``. ``quantize`` loads
-    the base in 4 bits (QLoRA), which needs bitsandbytes and is slow on a CPU. ``peft``: settings of
-    PEFT's LoraConfig, under its names (``r``, ``lora_alpha``, ``target_modules``, ``use_dora``,
-    ...). A dialogue longer than ``max_tokens`` loses its oldest turns.
+    ``base``: the language model. Give a hub id (at ``base_revision``), a folder or
+    ``embedded:smollm2``. ``quantize``: ``nf4`` loads the base in 4 bits (QLoRA). This needs
+    bitsandbytes and is slow on a CPU. ``peft``: fields of PEFT's LoraConfig, such as ``r``,
+    ``lora_alpha``, ``target_modules`` and ``use_dora``. ``max_tokens``: the maximum length of a
+    dialogue. A longer dialogue loses its oldest turns.
 
-    With ``head: scoring`` the judge reads a dialogue as a chat, up to where the user's next turn
-    would begin. The classification head of transformers reads the last token there. ``heads``: the
-    settings of a head by dimension.
+    ``head``: how the judge scores. With ``scoring`` it reads a dialogue as a chat, up to where the
+    user's next turn would begin. A classification head computes the scores from the last token.
+    ``heads``: dimension -> settings of its head.
 
-    With ``head: generative`` the model learns to write the answer to prompts/lora, with comments if
-    the labels have some. The judge then works like a prompted judge. ``layout``: the prompt's
-    layout, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits the
-    answer in tokens, ``comment_chars`` a comment in characters.
+    With ``generative`` the model learns to write the answer to the prompt ``lora``, with comments
+    if the labels have some. The judge then works like a prompted judge. ``layout``: the prompt's
+    layout, such as ``together`` for all dimensions in one question. ``answer_tokens``: the maximum
+    length of an answer in tokens. ``comment_chars``: the maximum length of a comment in characters.
     """
 
     family: Literal["lora"] = "lora"
@@ -75,8 +76,8 @@ class LoraConfig(HeadedConfig):
 
 
 def with_absolute_base(config: LoraConfig) -> LoraConfig:
-    """Returns ``config``. If its base is a folder, replaces its path by the absolute path, which is
-    valid in any working directory."""
+    """Returns ``config`` with an absolute path if its base is a folder, so that the base is found
+    from any working directory."""
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -93,13 +94,13 @@ def load_adapted_model(
     """Loads ``config.base`` with adapters and returns (model, tokenizer).
 
     ``saved``: the folder of a judge, from which the adapters are loaded. None makes new adapters,
-    which change nothing before training. ``labels``: transformers' settings of a classification
-    head, for ``head: scoring``. ``dtype``: that of the base, unless it is quantised. New adapters
-    are in fp32. The tokenizer is that of the base, because a saved chat template is a program that
-    may never end.
+    which change nothing before training. ``labels``: fields of transformers' config that describe a
+    classification head, for ``head: scoring``. ``dtype``: the dtype of the base, unless it is
+    quantised. New adapters are in fp32. The tokenizer comes from the base and not from ``saved``,
+    because a saved chat template is a program that may never end.
 
-    Raises ConfigError for settings that do not fit, and JudgeLoadError for saved adapters that do
-    not fit.
+    Raises ConfigError for settings that do not fit the base, and JudgeLoadError for saved adapters
+    that do not fit ``config``.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -149,10 +150,11 @@ def load_network_with(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Loads a new network of ``config`` with the adapters and the head in ``state``.
+    """Returns a new network of ``config`` with the adapters and the head in ``state``.
 
-    The base is loaded again, because training may have rounded it. ``labels``: transformers'
-    settings of a classification head.
+    The weights of the base in ``state`` are not used, because training may have rounded them. The
+    base is loaded again. ``labels``: fields of transformers' config that describe a classification
+    head.
     """
     network, _ = load_adapted_model(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
@@ -166,9 +168,11 @@ def load_network_with(
 
 
 def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
-    """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode.
+    """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode. A
+    quantised network keeps its device and dtype.
 
-    A quantised network keeps its device and dtype. MIXED keeps the dtype of every weight.
+    ``dtype``: ``fp32``, ``bf16``, ``fp16``, or MIXED. MIXED keeps the dtype of every weight: 16
+    bits for the base, fp32 for what is trained.
     """
     precision = "bf16" if dtype == MIXED else dtype
     if config.quantize is None:
@@ -239,7 +243,8 @@ def _peft_config(config: LoraConfig) -> Any:
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
     """Writes the adapters, in PEFT's format, and the tokenizer into ``folder``.
 
-    The adapter's config names the base so that it is found from any working directory.
+    The adapters' config names the base by its hub id or an absolute path, so that it is found from
+    any working directory.
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(
@@ -261,7 +266,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
 
 
 def hash_with_base(revision: str, config: LoraConfig) -> str:
-    """Returns a hash of ``revision``, which covers a judge's own files, and of the files of its
-    base."""
+    """Returns a hash of ``revision``, the hash of a judge's own files, and of the files of the
+    judge's base."""
     base = weights_folder(model_path(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 class GenerativeLoraJudge(PromptedJudge):
-    """A prompted judge whose language model has adapters, which are trained to answer its prompt.
+    """A prompted judge whose language model has adapters, which are trained to answer the judge's
+    prompt.
 
     The score is the expected rating under the model's probabilities of the ratings. The explanation
     is the comment that the model writes.
@@ -100,10 +101,11 @@ class GenerativeLoraJudge(PromptedJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge on ``config.base``. Torch's seed sets its random adapters.
+        """Returns a new judge of ``dimensions`` on ``config.base``. Its adapters are random, from
+        torch's seed, and in fp32.
 
-        ``dtype``: that of the base. The adapters are in fp32. Raises ConfigError if the tokenizer
-        cannot be held to a JSON grammar.
+        ``rubric``: a file or a shipped name. ``dtype``: the dtype of the base. Raises ConfigError
+        if the base's tokenizer does not allow restricting answers to a JSON grammar.
         """
         config = with_absolute_base(config)
         prompted = prompted_config(config, name, rubric, "lora", dimensions)
@@ -116,7 +118,7 @@ class GenerativeLoraJudge(PromptedJudge):
         return judge
 
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network like ``net`` with the weights ``state``."""
+        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
         return load_network_with(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
@@ -159,8 +161,8 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def prepared_request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns ``dialogue`` in the form that the prompt shows. If it does not fit,
-        ``payload.failure`` has the reason."""
+        """Returns the request to score ``dialogue``, in the form that the prompt shows. If the
+        dialogue does not fit, ``payload.failure`` says why."""
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request
@@ -175,8 +177,9 @@ class GenerativeLoraJudge(PromptedJudge):
         """Returns a training example: (token ids of the prompt, token ids of the answer with its
         end).
 
-        ``units``: the label on [0, 1] of each dimension of ``question``. ``comments``: the comments
-        by dimension.
+        ``request``: the dialogue, from ``prepared_request``. ``question``: what the prompt asks
+        about it. ``units``: the label on [0, 1] of each dimension of ``question``. ``comments``:
+        the comments by dimension.
         """
         messages = self.messages(request, question)
         text = self.answer_text(question, units, comments)
@@ -193,9 +196,9 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> str:
-        """Returns the JSON text of the answer to ``question`` that training teaches. ``units``: the
-        label on [0, 1] of each dimension. ``comments``: the comments by dimension. Its form is that
-        of the prompt's grammar."""
+        """Returns the answer to ``question`` that training teaches, as JSON that fits the grammar
+        of the prompt. ``units``: the label on [0, 1] of each dimension. ``comments``: the comments
+        by dimension."""
         builder = self.builder_for(None)
         fields = builder.answer
         values: dict[str, Any] = {}

@@ -39,8 +39,8 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """A judge that reads a dialogue as a chat. A classification head scores it from the last token,
-    where the next speaker begins."""
+    """A judge that reads a dialogue as a chat, up to where the next speaker begins. A
+    classification head computes the scores from the last token."""
 
     family = "lora"
     config: LoraConfig
@@ -65,11 +65,8 @@ class LoraJudge(SequenceJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
-        """Returns a new judge of ``dimensions`` on ``config.base``. Torch's seed sets its random
-        adapters and head.
-
-        ``dtype``: that of the base. The adapters and the head are in fp32.
-        """
+        """Returns a new judge of ``dimensions`` on ``config.base``. Its adapters and head are
+        random, from torch's seed, and in fp32. ``dtype``: the dtype of the base."""
         config = with_absolute_base(config)
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
@@ -96,8 +93,9 @@ class LoraJudge(SequenceJudge):
 
     @staticmethod
     def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
-        """Loads the judge saved in ``folder``, scoring or generative. The base comes from the Hub,
-        or from its cache. Raises JudgeLoadError if weights are missing or do not fit."""
+        """Loads the judge saved in ``folder``: a LoraJudge or a GenerativeLoraJudge. Its base comes
+        from the Hub or from the Hub's cache. Raises JudgeLoadError if weights are missing or do not
+        fit."""
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), constructor_arguments(saved)
         dimensions = state.pop("dimensions")

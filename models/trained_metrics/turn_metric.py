@@ -1,7 +1,7 @@
 """UniEval and EnDex: published networks that answer questions about single assistant turns.
 
-At level dialogue the score is the mean over all assistant turns, each read with the turns before
-it; the papers define no score of a dialogue.
+The papers define no score of a dialogue. Here it is the mean over all assistant turns, each read
+with the turns before it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,12 @@ TokenIds = tuple[int, ...]
 
 
 class MetricConfig(Config):
-    """The settings of a published metric. ``name``: the judge's name. ``model``: a folder, or a hub
-    id at ``revision``. ``tokenizer``: the folder or hub id of the tokenizer. None is ``model``.
-    ``device``: None is the GPU if there is one. ``dtype``: that of the weights."""
+    """The settings of a published metric.
+
+    ``name``: the judge's name. ``model``: a folder, or a hub id at ``revision``. ``tokenizer``: the
+    folder or hub id of the tokenizer. None is ``model``. ``device``: None is the GPU if there is
+    one. ``dtype``: the dtype of the weights.
+    """
 
     name: str
     model: str
@@ -69,11 +72,11 @@ class MetricConfig(Config):
 def load_checkpoint(
     config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads the model of ``config`` and returns (network in evaluation mode on its device,
-    tokenizer).
+    """Loads the model of ``config`` and returns its network, in evaluation mode, and its tokenizer.
 
     ``network_class``: the name of the network's class in transformers. Raises JudgeLoadError if the
-    model cannot be loaded, or has its weights only in a pickle, because a pickle can run code.
+    model cannot be loaded. Raises it too if the only weights are a pickle, because a pickle can run
+    code.
     """
     import transformers
 
@@ -112,9 +115,9 @@ def load_checkpoint(
 class Queries:
     """The inputs of the network for one request.
 
-    ``inputs``: (dimension, turn index, token ids). A turn has several inputs for a dimension that
-    is scored sentence by sentence. ``dropped``: the indices of turns that an input leaves out.
-    ``cut``: the indices of turns whose input lost its end.
+    ``inputs``: (dimension, turn index, token ids). If a dimension is scored sentence by sentence, a
+    turn has an input for each sentence. ``dropped``: the indices of turns that are left out of an
+    input because it would be too long. ``cut``: the indices of turns whose input lost its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
@@ -126,9 +129,9 @@ class TurnMetric(Judge):
     """Base class of published metrics, whose network returns a probability for each input. The
     score of a dialogue is the mean over its assistant turns.
 
-    A family implements ``add_inputs`` and ``_probability``. ``parts``: a dimension that is the mean
-    of other dimensions -> those. ``sums``: the dimensions whose value is the sum of a turn's
-    probabilities instead of their mean.
+    A family implements ``add_inputs`` and ``_probability``. ``parts``: a dimension -> the
+    dimensions whose mean it is. ``sums``: the dimensions for which the probabilities of a turn's
+    sentences are added up. For all others their mean is taken.
     """
 
     config: Any
@@ -153,8 +156,8 @@ class TurnMetric(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric:
-        """Returns the judge that ``settings``, the content of a file of configs/judges/, describe.
-        Raises JudgeLoadError if its checkpoint cannot be loaded."""
+        """Returns the judge that ``settings`` describe, the content of a file of configs/judges/.
+        Raises ConfigError for a wrong field, and JudgeLoadError if the model cannot be loaded."""
         where = f"{cls.family} judge"
         config = build_config(cls.config_class, dict(settings), where=where)
         return cls(config, *load_checkpoint(config, cls.network_class))
@@ -170,8 +173,8 @@ class TurnMetric(Judge):
         )
 
     def _fitting_ids(self, text: str, turn: int, queries: Queries) -> TokenIds:
-        """Returns the token ids of ``text``. If they do not fit, cuts their end and adds ``turn``
-        to ``queries.cut``."""
+        """Returns the token ids of ``text``. If there are too many, drops the last ones and adds
+        ``turn`` to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
         if len(ids) > self.max_tokens:
             queries.cut.add(turn)
@@ -181,8 +184,8 @@ class TurnMetric(Judge):
 
     @abstractmethod
     def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Adds the inputs about the turn at index ``turn`` to ``queries``. They may show no later
-        turn."""
+        """Adds to ``queries`` what the network must read to score the turn at index ``turn``. No
+        input may contain a later turn."""
 
     @abstractmethod
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -248,9 +251,12 @@ class TurnMetric(Judge):
     def _dimension_score(
         self, name: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> DimensionScore:
-        """Returns the score of the dimension ``name``: the mean over the turns that have a value
-        for each of its parts. ``answers``: dimension -> turn index -> probabilities. A turn has one
-        probability, or one per sentence."""
+        """Returns the score of the dimension ``name``: the mean over the turns. A turn counts only
+        if every dimension in ``parts[name]`` has a value for it.
+
+        ``answers``: dimension -> turn index -> probabilities. A turn has one probability, or one
+        per sentence.
+        """
         dimension, parts = self.dimension(name), self.parts.get(name, [name])
         values_by_turn: dict[int, list[float]] = {}
         for part in parts:
@@ -278,10 +284,10 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 
 class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging, learnt from
-    reactions on Reddit. The network reads the answer without the turns before it, as in the paper.
+    reactions on Reddit.
 
-    The model is a RoBERTa classifier with two classes. A turn that does not fit loses its end, and
-    is counted in ``cut_turns``.
+    The model is a RoBERTa classifier with two classes. It reads the answer without the turns before
+    it, as in the paper. An answer that is too long loses its end, and is counted in ``cut_turns``.
     """
 
     family = "endex"
@@ -321,9 +327,13 @@ _END = re.compile(
 
 
 class UniEvalConfig(MetricConfig):
-    """The settings of UniEval. ``model``: a T5 that is trained as UniEval. ``dimensions``: None is
-    all. ``sentences``: how the probabilities of the sentences of an answer are combined, ``mean``,
-    or ``sum`` as in the published code. ``max_tokens``: the maximum length of an input."""
+    """The settings of UniEval.
+
+    ``model``: a T5 that is trained as UniEval. ``dimensions``: the dimensions to score. None is
+    all. ``sentences``: how the probabilities of an answer's sentences are combined. ``sum`` is what
+    the published code does, and ``mean`` does not favour long answers. ``max_tokens``: the maximum
+    length of an input.
+    """
 
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
@@ -332,15 +342,15 @@ class UniEvalConfig(MetricConfig):
 
 class UniEvalJudge(TurnMetric):
     """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply. The
-    score is P(Yes) / (P(Yes) + P(No)) of the first token of its answer.
+    score is P(Yes) / (P(Yes) + P(No)) of the first token of T5's answer.
 
-    Engagingness is scored for each sentence of the reply, and the score is the mean. The published
-    code takes the sum, so longer replies score higher. With ``sentences: sum`` the judge does so
-    too: ``raw`` in the details is the sum, and the score is raw / (1 + raw). ``overall`` is the
-    mean of the other dimensions.
+    Engagingness is scored for each sentence of the reply, and the score is the mean over the
+    sentences. The published code takes the sum, so longer replies score higher. The setting
+    ``sentences: sum`` does the same: the sum is ``raw`` in the details, and the score is raw / (1 +
+    raw). ``overall`` is the mean of the other dimensions.
 
-    An input longer than ``max_tokens`` loses its oldest turns, and then its end. Both are counted.
-    The published code only cuts the end.
+    An input longer than ``max_tokens`` loses its oldest turns. If it is still too long, it loses
+    its end. The judgement counts both. The published code only cuts the end.
     """
 
     family = "unieval"
@@ -386,8 +396,8 @@ class UniEvalJudge(TurnMetric):
                     queries.dropped.update(range(dropped))
 
     def _find_fact(self, dialogue: Dialogue) -> str:
-        """Returns the first text under one of FACT_KEYS in the context of ``dialogue``, or an empty
-        text."""
+        """Returns the fact that the reply may use, from the context of ``dialogue``: the first text
+        under one of FACT_KEYS. Returns an empty text if there is none."""
         for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
@@ -400,9 +410,13 @@ class UniEvalJudge(TurnMetric):
     def _fit_input(
         self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
-        """Returns (text of the input with the newest turns that fit, number of older turns
-        dropped). ``before``: the turns before the reply. ``answer``: the reply, or one sentence of
-        it."""
+        """Returns a pair: the text of the input with the newest turns that fit, and the number of
+        older turns that were dropped.
+
+        ``question``: the question and its fields in prompts/unieval. ``answer``: the reply, or one
+        sentence of it. ``before``: the turns before the reply. ``fact``: the fact that the reply
+        may use.
+        """
         layout = self.layout
 
         def text(start: int) -> str:
@@ -431,8 +445,8 @@ class UniEvalJudge(TurnMetric):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits ``text`` into sentences, without empty ones. Returns the whole text as one sentence if
-    there are none."""
+    """Splits ``text`` into sentences and leaves out empty ones. The result always has a sentence,
+    which is empty if ``text`` is."""
     parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())

@@ -1,5 +1,5 @@
 """Resumes a file of judgements. A dialogue counts as done if the file of an earlier run with the
-same settings has its id and the hash of its text. A run writes its output anew, in input order.
+same settings has its id and the hash of its input. A run writes its output anew, in input order.
 Until it ends, a file beside the output keeps what earlier runs wrote. So a killed run loses
 nothing, and the result is byte for byte the file of an uninterrupted run."""
 

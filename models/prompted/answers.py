@@ -1,9 +1,9 @@
-"""Reads scores from a language model's response.
+"""Reads scores from a language model's response, for judging, labelling and generation.
 
-One reader for judging, labelling and generation: JSON, alone or in one code fence, whether or not a
-server held it to a schema; else one line, a number alone, ``Score: 4`` or ``[RESULT] 4``. MEEP's
-English sentence is read if the judge asks for prose. Anything else is unscored with its reason:
-nothing is clipped, repaired or guessed. A reasoning block before the response is cut.
+A response is JSON, alone or in one code fence. Or it has a score line: a number alone, ``Score:
+4``, or ``4`` after ``[RESULT]``. If the judge asks for prose, MEEP's English sentence is read too.
+Any other response has no score but a reason. Nothing is clipped, repaired or guessed. A block of
+reasoning before the answer is skipped.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 class AnswerShape(Config):
     """The form of answer that a prompt asks for.
 
-    ``format``: ``json``, or free text (``number``, ``none``). A JSON answer about one dimension is
-    an object with the fields ``score`` and ``comment`` (None: no comment). A JSON answer about
-    several has such an object under the key of each. If there is no comment, it has a number under
-    each key.
+    ``format``: ``json``, ``number`` (a number in free text), or ``none`` (the prompt asks for no
+    form). ``score`` and ``comment``: the keys of a JSON answer about one dimension. Without a
+    ``comment`` there is only the score. A JSON answer about several dimensions has one key for
+    each. The value under it is an object with these two keys, or the number alone if there is no
+    ``comment``.
 
     ``line``: where free text has its score line, in the ``last`` line or in ``any`` line. With
-    ``prose`` it is in any line, or in MEEP's sentence. If several score lines differ, there is no
+    ``prose`` a score may also be in MEEP's sentence. An answer with different score lines has no
     score.
     """
 
@@ -84,9 +85,9 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """One number that an answer should have: for the dimension ``name``, on ``scale``. ``key``: its
-    name in JSON. ``label``: its name in a score line. ``binary``: whether only 0 and 1 are
-    valid."""
+    """One number that an answer should have. ``name``: its dimension. ``key``: the dimension's name
+    in JSON. ``label``: the dimension's name in a score line. ``scale``: the lowest and highest
+    number. ``binary``: whether only 0 and 1 are valid."""
 
     name: str
     key: str
@@ -97,12 +98,14 @@ class AnswerField:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The score of one dimension in one answer of a language model.
+    """The score of one dimension, as read from the answer of a language model.
 
-    ``value``: a number on the scale that the prompt asks for, or None with a ``reason``. ``step``:
-    which way of reading found it. ``span``: where its number is in the text of the answer.
-    ``chances``: the probability of each rating, or None. ``mass``: their sum before they are
-    normalised. ``repeats``: the values of all answers, if the question was asked several times.
+    ``value``: a number on the scale that the prompt asks for, or None. ``reason``: why there is no
+    value. ``step``: what the value was read from, such as ``json`` or ``line``. ``comment``: the
+    model's explanation. ``span``: the start and end of the number in the text. ``chances``: the
+    probability of each rating, or None. They add up to 1. ``mass``: what they added up to before
+    they were normalised. ``repeats``: the value of each answer, if the question was asked several
+    times.
     """
 
     value: float | None = None
@@ -122,8 +125,9 @@ class UnreadError(Exception):
 def read_answers(
     completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Returns the score of each of ``fields`` in ``completion``, by the field's name. ``shape``:
-    the form that the prompt asked for."""
+    """Returns an Answer for each of ``fields``, read from the model's ``completion``, by the
+    field's name. ``shape``: the form that the prompt asked for. If no score can be read, the Answer
+    has a ``reason``."""
     text = completion.text
     is_cut = completion.finish == "length"
     if is_cut:
@@ -144,9 +148,9 @@ def read_answers(
 def _read_text(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
-    """Returns the score of each of ``fields`` in ``text``, read as JSON, or as lines if it is not
-    JSON. ``enforced``: whether a schema was enforced. Raises UnreadError if there is no score at
-    all."""
+    """Returns an Answer for each of ``fields``, read from ``text``. Text that is not JSON is
+    searched for score lines. ``enforced``: whether the backend enforced a JSON schema. Raises
+    UnreadError if the reasoning in the text does not end, or if nothing follows it."""
     begin = 0
     try:
         # The whole text first: a comment in JSON may mention <think>.
@@ -176,9 +180,8 @@ def _read_text(
 
 
 def parse_json(text: str) -> Any:
-    """Returns the JSON value in ``text``, which may be in one code fence and must have nothing
-    else. Raises ValueError if it is not JSON, has NaN or Infinity, or has a key with two different
-    values."""
+    """Returns the JSON value in ``text``. One code fence may enclose it. Raises ValueError if there
+    is other text, if the JSON has NaN or Infinity, or if a key has two different values."""
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")
     if last.strip() == "```" and _FENCE.fullmatch(first):
@@ -201,9 +204,10 @@ def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _find_score(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
-    """Finds the score for ``field`` in a JSON ``value``. Returns (keys that lead to the score,
-    score, comment beside it). A bare number has no keys. ``is_only``: whether the answer has no
-    other field. Raises UnreadError if there is no score, or if two differ."""
+    """Finds the score for ``field`` in the JSON ``value`` of an answer. Returns (keys that lead to
+    the score, score, comment). If the answer is a bare number, there are no keys. ``is_only``:
+    whether the answer is about this dimension alone. Raises UnreadError if there is no score, or if
+    there are two different ones."""
     if not isinstance(value, dict):
         if not is_only or isinstance(value, list):
             raise UnreadError(f"a JSON answer without the key {field.key!r}")
@@ -236,8 +240,9 @@ def _find_score(
 
 
 def _number_span(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
-    """Returns the span in ``text`` of the number under the keys ``path``. Returns None if other
-    entries precede it, because the number is then not found. ``begin``: where the JSON begins."""
+    """Returns the start and end in ``text`` of the number under the keys ``path``. ``begin``: where
+    the JSON begins. Returns None if the number is not found, for example if a comment precedes it
+    in the object of its dimension."""
     steps = []
     for key in path:
         steps.append(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*")
@@ -259,9 +264,12 @@ def _normal_key(key: str) -> str:
 def _read_lines(
     text: str, begin: int, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Reads the score lines of an answer that is not JSON. The comment is the text before [RESULT].
-    Without [RESULT] it is the whole text, if that has several lines. ``begin``: where the reasoning
-    ends."""
+    """Returns an Answer for each of ``fields``, read from the score lines of an answer that is not
+    JSON. ``begin``: the index at which the reasoning ends.
+
+    If the text has [RESULT], the comment is the text before it. If not, the comment is the whole
+    text, provided that it has several lines.
+    """
     quotation = quote(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
     comment = before.strip().removeprefix("Feedback:").strip() or None
@@ -294,9 +302,9 @@ def _read_lines(
 
 @lru_cache(maxsize=256)
 def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
-    """Returns the pattern of a score line such as ``Score: 4`` or ``Score: 4/5``. ``names``: the
-    labels before the colon. ``is_label_optional``: whether the number may stand alone. Ignores
-    markup."""
+    """Returns the pattern of a score line such as ``Score: 4`` or ``Score: 4/5``, with or without
+    markup. ``names``: the labels that may stand before the colon. ``is_label_optional``: whether
+    the number may stand alone."""
     longest_first = sorted(names, key=len)[::-1]
     words = "|".join(re.escape(name).replace(r"\ ", r"[ _]") for name in longest_first)
     label = rf"(?:(?:{words}){_MARKUP}[:：=]{_MARKUP})"
@@ -316,9 +324,9 @@ def _score_line(
     shape: AnswerShape,
     is_only: bool,
 ) -> re.Match[str] | None:
-    """Returns the match of the score line for ``field``, or None. ``quotation``: the answer, for
-    errors. If the answer ``is_only`` about this dimension, the line may lack its label. Raises
-    UnreadError if several score lines differ."""
+    """Returns the match of the score line for ``field``, or None if there is none. ``quotation``:
+    the answer, quoted in errors. ``is_only``: whether the answer is about this dimension alone. If
+    so, the number may stand without a label. Raises UnreadError if several score lines differ."""
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
         names += LABELS
@@ -339,8 +347,8 @@ def _score_line(
 
 
 def _prose_score(text: str, begin: int, field: AnswerField) -> re.Match[str] | None:
-    """Returns the match of MEEP's sentence (_PROSE) in ``text`` from ``begin`` on, or None. Raises
-    UnreadError if the text has other numbers besides the score and the ends of its scale."""
+    """Returns the match of MEEP's sentence (_PROSE) in ``text`` after the index ``begin``, or None.
+    Raises UnreadError if the text has any number besides the score and the ends of its scale."""
     match = _PROSE.search(text, begin)
     if match is not None:
         expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
@@ -356,8 +364,8 @@ def _to_answer(
     comment: str | None,
     span: tuple[int, int] | None,
 ) -> Answer:
-    """Returns ``value`` as an Answer. It has a reason in place of a value if ``value`` is not a
-    number on the scale of ``field``."""
+    """Returns an Answer with ``value``. If ``value`` is not a number on the scale of ``field``, the
+    Answer has a reason instead."""
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)
@@ -388,9 +396,10 @@ def quote(text: str) -> str:
 
 
 def answer_start(text: str) -> int:
-    """Returns the index in ``text`` at which the answer begins, after any reasoning. A closing tag
-    on its own line ends reasoning that the prompt opened. Raises UnreadError if the reasoning does
-    not end, or if nothing follows it."""
+    """Returns the index in ``text`` at which the answer begins, after any reasoning. Reasoning is a
+    block in tags such as <think>. The prompt may have opened the block, so a closing tag on its own
+    line also ends it. Raises UnreadError if the reasoning does not end, or if nothing follows
+    it."""
     opened = _OPEN.match(text)
     if opened:
         closed = _CLOSE.search(text, opened.end())

@@ -66,12 +66,16 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """What a prompt shows of one dialogue.
 
-    ``turns``: the turns to show. None is a gap. ``response``: the turn to score, if the prompt
-    shows it separately. ``last_judged``: whether the last of ``turns`` is the turn to score. If
-    neither is set, the whole dialogue is scored. ``start``: how many of the oldest turns did not
-    fit. ``left_out``: how many turns the context leaves out. ``shortened``: how many turns a model
-    summarised. ``rendered``: question index -> messages, once they are made. ``failure``: why no
-    question is sent, or None.
+    ``turns``: the turns to show. None stands for turns that are left out between two others.
+    ``response``: the turn to score, if the prompt shows it apart from the others. ``last_judged``:
+    whether the turn to score is the last of ``turns``. If there is no turn to score, the whole
+    dialogue is scored. ``id`` and ``lang``: those of the dialogue.
+
+    ``start``: how many of the oldest turns are left out because the prompt would be too long.
+    ``left_out``: how many turns the setting ``context`` leaves out. ``shortened``: how many turns
+    were summarised. ``usage``: what the summaries cost. ``rendered``: the messages of each
+    question, by its index. ``failure``: why no question is sent, or None. ``transient``: whether
+    the failure may pass.
     """
 
     turns: list[Turn | None]
@@ -91,7 +95,7 @@ class PromptView:
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
     """One question to the model, about one or several dimensions. ``fields``: the numbers that its
-    answer should have. ``index``: its index in the questions of its builder."""
+    answer should have. ``index``: the place of the question in ``PromptBuilder.questions``."""
 
     index: int
     dimensions: tuple[Dimension, ...]
@@ -99,15 +103,17 @@ class PromptQuestion:
 
 
 class PromptBuilder:
-    """Makes the prompts about a fixed list of dimensions.
+    """Makes the prompts for a fixed list of dimensions.
 
-    The arguments are fields of BasePromptedConfig, except two. ``values`` returns further values of
-    the templates for a dimension. ``fence`` is the sentence that explains the tags around turns, or
-    None for a plain transcript. Raises ConfigError if the prompt file does not have the
-    ``variant``, ``layout`` or ``role``.
+    ``variant``, ``layout``, ``role`` and ``seed``: the settings of BasePromptedConfig. ``answer``:
+    the format of the answer, or None for the prompt file's own. ``examples``: the examples to
+    choose from. ``excerpt``: how many of their last turns are shown. ``values``: a function that
+    returns further template values for a dimension. ``fence``: the sentence that explains the tags
+    around turns. None shows a transcript without tags. Raises ConfigError if the prompt file does
+    not have the ``variant``, ``layout`` or ``role``, or if it does not show the dialogue.
 
-    ``aspects``: the prompt's texts about each dimension. ``scales``: the scale that the prompt asks
-    for, by dimension.
+    The attribute ``aspects`` has the prompt's texts about each dimension. ``scales`` has the scale
+    that the prompt asks for, by dimension. ``questions`` are all questions to ask.
     """
 
     def __init__(
@@ -216,8 +222,8 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages that ask ``question`` about ``view``. They show the turns of the
-        view from index ``start`` on."""
+        """Returns the messages that ask ``question`` about the dialogue in ``view``. They show its
+        turns from the index ``start`` on."""
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -236,12 +242,12 @@ class PromptBuilder:
         return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """Returns the beginning of the answer to ``question``, which is written for the model."""
+        """Returns the text with which the answer to ``question`` begins. The prompt writes it in
+        place of the model."""
         return self.prompt.text("prefill", self.values[question.index])
 
     def second_question(self, question: PromptQuestion) -> str:
-        """Returns the text of a second question, which asks for the number of ``question``
-        alone."""
+        """Returns the text that asks ``question`` once more, for the number alone."""
         values = self.values[question.index]
         return self.prompt.text("again", values) or ASK_AGAIN.format(**values)
 
@@ -251,8 +257,8 @@ class PromptBuilder:
         return fence_dialogue(turns)
 
     def _template_values(self, question: PromptQuestion) -> dict[str, Any]:
-        """Returns the template values for ``question`` that do not depend on the dialogue. The
-        values of the first dimension are also at the top level."""
+        """Returns the template values for ``question`` that are the same for every dialogue. A
+        template can read the values of the first dimension without naming the dimension."""
         dimensions = [self._dimension_values(d) for d in question.dimensions]
         kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
@@ -278,7 +284,7 @@ class PromptBuilder:
         }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the values of the templates that are about ``dimension``."""
+        """Returns the template values that are about ``dimension``."""
         aspect, (low, high) = self.aspects[dimension.name], self.scales[dimension.name]
         role = self.role
         if role is None:
@@ -306,8 +312,7 @@ class PromptBuilder:
         return values
 
     def _answer_form(self, question: PromptQuestion) -> str:
-        """Returns the JSON form of the answer to ``question``, with an entry for each dimension, as
-        a text for the prompt."""
+        """Returns a text for the prompt that shows the JSON form of the answer to ``question``."""
         answer = self.answer
         forms = []
         for field in question.fields:
@@ -329,8 +334,8 @@ class PromptBuilder:
     def _scored_examples(
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
-        """Returns the scored examples for ``question``. Leaves out the dialogue with the id
-        ``judged_id``."""
+        """Returns the examples to show with ``question``, as template values. Never shows the
+        dialogue with the id ``judged_id``."""
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
@@ -354,7 +359,7 @@ class PromptBuilder:
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
         """Returns the JSON schema of the answer to ``question``. ``comment_chars``: the maximum
-        number of characters of a comment. None is no limit."""
+        number of characters of a comment, or None for no limit."""
         answer, comments = self.answer, dict[str, object]()
         if answer.comment:
             comment: dict[str, object] = {"type": "string"}
@@ -387,8 +392,8 @@ class PromptBuilder:
 
 @dataclass(frozen=True, slots=True)
 class ScoredExample:
-    """A dialogue with its scores, for a prompt with examples. ``scores``: by dimension, on [0, 1].
-    ``summary``: a text to show instead of the turns, or None."""
+    """A dialogue with its scores, to be shown in a prompt. ``scores``: the score of each dimension,
+    on [0, 1]. ``summary``: a text to show instead of the turns, or None."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -398,8 +403,8 @@ class ScoredExample:
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
     """Returns the examples in ``path``, a file of labelled dialogues or the name of a shipped file.
-    The score of a dimension is the mean of its ratings, mapped to [0, 1]. A dimension without a
-    stated scale has no score."""
+    The score of a dimension is the mean of its ratings, mapped to [0, 1]. If the file does not
+    state the scale of the ratings, the dimension has no score."""
     file = Path(path)
     if not file.is_file():
         file = CONFIGS / path
@@ -422,9 +427,9 @@ def choose_examples(
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three of ``examples``: those whose scores on ``dimension`` are nearest to 0, to the
-    median and to 1. ``seed`` draws among equally near ones. Leaves out the dialogue with the id
-    ``without``. Raises ConfigError if there are fewer than three."""
+    """Returns three of ``examples``, sorted by their score on ``dimension``. Their scores are those
+    nearest to 0, to the median and to 1. ``seed`` chooses among equally near ones. The dialogue
+    with the id ``without`` is never chosen. Raises ConfigError if there are fewer than three."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < 3:
         raise ConfigError(
@@ -451,9 +456,10 @@ def choose_examples(
 def prompt_view(
     dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
 ) -> PromptView:
-    """Returns the part of ``dialogue`` that ``context`` shows. ``turn``: the index of the turn to
-    score, after which nothing is shown. None scores the whole dialogue. ``apart``: whether this
-    turn goes into ``response`` of the view, or stays the last of ``turns``."""
+    """Returns a view with the turns of ``dialogue`` that ``context`` shows. ``turn``: the index of
+    the turn to score. Later turns are not shown. None scores the whole dialogue. ``apart``: whether
+    the turn to score becomes the ``response`` of the view. If not, it stays the last of
+    ``turns``."""
     turns, response = list(dialogue.turns), None
     if turn is not None:
         del turns[turn + 1 :]
@@ -476,8 +482,8 @@ def prompt_view(
 
 
 def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the turns that ``context`` shows. If no assistant turn is among them,
-    the shown part grows towards the middle until there is one."""
+    """Returns the indices of the ``turns`` that ``context`` shows. If there would be no assistant
+    turn among them, more turns are shown, towards the middle, until there is one."""
     count = len(turns)
     if context not in _SHARES:
         return list(range(count))
@@ -506,13 +512,13 @@ def summarise_long_turns(
     *,
     fence: bool,
 ) -> None:
-    """Replaces long turns in ``views`` by summaries of ``llm``, and counts them. A turn is long if
-    it is an assistant turn of more than LONG_TURN words in a dialogue of more than LONG_DIALOGUE
+    """Replaces the long turns of each view by summaries that ``llm`` writes. A turn is long if it
+    is an assistant turn of more than LONG_TURN words in a dialogue of more than LONG_DIALOGUE
     words.
 
-    ``prompt`` asks for a summary. ``context`` (``summary_N``) sets its maximum number of words.
-    ``fence``: whether the turn is sent between tags. If a turn cannot be summarised, its view gets
-    a ``failure``.
+    ``prompt``: the prompt that asks for a summary. ``context``: the setting ``summary_N``, where N
+    is the maximum number of words. ``fence``: whether the turn is sent between tags. If a turn
+    cannot be summarised, its view gets a ``failure``.
     """
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
@@ -538,7 +544,7 @@ def summarise_long_turns(
 
 
 def _long_turns(view: PromptView) -> list[tuple[int, Turn]]:
-    """Returns (index, turn) of each turn in ``view`` that is to be summarised."""
+    """Returns (index, turn) for each long turn of ``view`` (summarise_long_turns)."""
     total = 0
     long_turns = []
     for index, turn in enumerate(view.turns):

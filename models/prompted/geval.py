@@ -30,7 +30,7 @@ POINTS = 5
 
 
 class GEvalConfig(BasePromptedConfig):
-    """A file of configs/judges/ with ``family: geval``."""
+    """The settings of a G-Eval judge. Its file in configs/judges/ has ``family: geval``."""
 
     family: Literal["geval"] = "geval"
 
@@ -38,9 +38,10 @@ class GEvalConfig(BasePromptedConfig):
 class GEvalJudge(BasePromptedJudge):
     """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
-    A model on this machine computes the likelihood of each rating as the answer. A server reports
-    the most likely alternatives to the rating that it wrote. If a server reports no alternatives,
-    or one rating is the beginning of another (1 and 10), the dialogue is unscored.
+    A model on this machine computes the likelihood of each rating as the answer. A model on a
+    server writes a rating, and the server reports the most likely alternatives to it. Then a
+    dialogue has no score if the server reports no alternatives, or if one rating begins with
+    another (10 with 1).
     """
 
     family = "geval"
@@ -63,8 +64,9 @@ class GEvalJudge(BasePromptedJudge):
     def _template_values(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """Returns the values of G-Eval's templates for ``dimension``. ``aspect``: the prompt's
-        texts about it. A part of the prompt whose value is None is left out."""
+        """Returns the template values for ``dimension`` that only G-Eval's prompts use. ``aspect``:
+        the prompt's texts about the dimension. If a value is None, the prompt leaves out the part
+        with it."""
         texts = Ratings.of_dimension(dimension, POINTS).texts
         bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels
@@ -100,8 +102,8 @@ class GEvalJudge(BasePromptedJudge):
     def _rate_by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Returns a reading for each request and dimension, in order, from the likelihood of each
-        rating."""
+        """Returns (answer, usage, False) for each request and each of ``dimensions``, in order. The
+        answer has the probability of each rating, from the rating's likelihood."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.is_ambiguous for name, ratings in self.ratings.items()}
@@ -115,8 +117,9 @@ class GEvalJudge(BasePromptedJudge):
     def _rate_by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Returns a reading for each request and dimension, in order, from the alternatives to the
-        rating that a server reports."""
+        """Returns (answer, usage, whether the failure may pass) for each request and each of
+        ``dimensions``, in order. The answer has the probability of each rating, from the
+        alternatives that the server reports."""
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
@@ -135,9 +138,9 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns an answer with the probability of each of ``ratings``, from the alternatives to the
-    rating in ``completion``. If there is no rating or there are no alternatives, it has a
-    ``reason`` instead."""
+    """Returns an answer with the probability of each of ``ratings``. The probabilities come from
+    the alternatives to the rating that the model wrote in ``completion``. If it wrote no rating, or
+    no alternatives are reported, the answer has a ``reason`` instead."""
     written = "".join(token.text for token in completion.tokens)
     if written:
         completion = replace(completion, text=written)
@@ -155,7 +158,7 @@ AFFIRMATIVE = "Yes"
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """A file of configs/judges/ with ``family: gptscore``."""
+    """The settings of a GPTScore judge. Its file in configs/judges/ has ``family: gptscore``."""
 
     family: Literal["gptscore"] = "gptscore"
 
@@ -164,8 +167,8 @@ class GPTScoreJudge(BasePromptedJudge):
     """GPTScore: the score is the likelihood of "Yes" as the answer to a question about each
     dimension.
 
-    ``details`` has the raw value, the mean log-probability per token. The score is low + (high -
-    low) * exp(raw).
+    ``raw`` in the ``details`` of a judgement is the mean log-probability per token of "Yes". The
+    score is exp(raw), mapped from [0, 1] to the scale of the dimension.
     """
 
     family = "gptscore"

@@ -73,20 +73,21 @@ class BasePromptedConfig(Config):
     prompt shows of a dialogue.
 
     ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``prompts``: a file
-    or a shipped name. ``dimensions``: the dimensions of the rubric to score. By default the judge
-    scores all. ``variant`` and ``layout``: the ones of the prompt file to use. None is its first
-    one. ``language``: the prompt's language. ``auto`` is the language of the dialogue, if the
-    prompt file has it. ``role``: one of the prompt's roles, or ``none``. None is the prompt file's
-    choice for each dimension.
+    or a shipped name. ``dimensions``: the dimensions of the rubric to score. Empty means all.
+
+    ``variant`` and ``layout``: names in the prompt file. None is the first one there. ``role``: one
+    of the prompt file's roles, or ``none``. None uses the role that the prompt file gives to each
+    dimension. ``language``: the language of the prompt. ``auto`` is the language of the dialogue,
+    or English if the prompt file does not have that language.
 
     ``fence``: whether turns are sent between tags that no turn can close or imitate (prompt.py).
-    ``context``: which part of the dialogue the prompt shows. With ``summary_N`` long assistant
-    turns are summarised in at most N words. ``shortener``: the model that summarises. None is
-    ``llm``.
+    ``context``: which part of the dialogue the prompt shows. With ``summary_N`` it shows all turns,
+    and long assistant turns are summarised in at most N words. ``shortener``: the model that
+    summarises. None is ``llm``.
 
-    ``examples``: a file of labelled dialogues, for variants that show some. ``excerpt_turns``: how
-    many of their last turns are shown. 0 shows the summary, or all turns if there is none. ``seed``
-    draws the examples.
+    ``examples``: a file of labelled dialogues, for variants that show scored examples.
+    ``excerpt_turns``: how many of an example's last turns are shown. With 0 its summary is shown,
+    or all of its turns if it has no summary. ``seed``: seeds the choice of examples.
     """
 
     name: str
@@ -107,11 +108,13 @@ class BasePromptedConfig(Config):
 
 
 class BasePromptedJudge(Judge):
-    """Base class of prompted judges. It makes the prompts, shortens dialogues that do not fit, and
-    computes the signature. A family sends the questions and reads the answers (``_score_fitting``).
+    """Base class of prompted judges. It makes the prompts, drops turns if a prompt is too long, and
+    computes the signature. A subclass sends the questions and reads the answers
+    (``_score_fitting``).
 
-    ``answer_tokens``: the maximum number of tokens of an answer, at most half of the model's
-    context. ``prompt_tokens``: the maximum number of tokens of a prompt.
+    ``answer_tokens``: the maximum number of tokens of an answer. It is lowered to half of the
+    model's context if it is more. ``prompt_tokens``: the maximum number of tokens of a prompt. None
+    is the rest of the context. ``answer`` and ``values``: the arguments of PromptBuilder.
     """
 
     config_class: ClassVar[type[BasePromptedConfig]]
@@ -171,8 +174,8 @@ class BasePromptedJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """Returns the judge that ``settings`` describe. Their fields are those of the family's
-        config class. Raises ConfigError for an unknown field or a wrong value."""
+        """Returns the judge with ``settings``, the fields of its config class. Raises ConfigError
+        for an unknown field or a wrong value."""
         if settings.get("llm", EMBEDDED) is None:
             raise no_model_error(settings.get("name"))
         config = build_config(
@@ -214,8 +217,8 @@ class BasePromptedJudge(Judge):
         )
 
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
-        """Returns the prompt builder for the language of the dialogue in ``request``. If there is
-        none, or ``request`` is None, returns the first builder."""
+        """Returns the prompt builder for the language of the dialogue in ``request``. Returns the
+        first builder if there is none for that language, or if ``request`` is None."""
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -242,8 +245,8 @@ class BasePromptedJudge(Judge):
             self._fit_prompts(request)
 
     def _fit_prompts(self, request: ScoreRequest) -> None:
-        """Drops the oldest turns of ``request`` until its longest prompt fits. Sets a ``failure``
-        if the last turn alone is too long."""
+        """Leaves out the oldest turns of ``request`` until all of its prompts fit the model. Sets a
+        ``failure`` if the last turn alone is too long."""
         builder, view = self.builder_for(request), request.payload
 
         for question in builder.questions:
@@ -277,8 +280,9 @@ class BasePromptedJudge(Judge):
     def questions(
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
-        """Returns the questions about ``request``: one for each of ``dimensions``, in order. If the
-        prompt's layout is ``together``, returns one question about all dimensions of the judge."""
+        """Returns the questions to ask about ``request``: one for each of ``dimensions``, in order.
+        With a layout that asks about all dimensions together, returns one question about all
+        dimensions of the judge."""
         builder = self.builder_for(request)
         if builder.together:
             return list(builder.questions)
@@ -302,9 +306,10 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Returns {dimension: (likelihoods, usage)} for each of ``requests``. ``texts`` has texts
-        by dimension. A likelihood is that of one text as the answer to the question about its
-        dimension. ``score_eos``: by dimension, whether it includes the end of the turn."""
+        """Returns, for each of ``requests``, a mapping from a dimension to (likelihoods, usage).
+        ``texts``: the possible answers to the question about each dimension. There is one
+        likelihood for each of them, in order. ``score_eos``: by dimension, whether a likelihood
+        includes the end of the model's turn."""
         groups, owners = [], []
         for request in requests:
             prefill_of = self.builder_for(request).prefill
@@ -357,8 +362,9 @@ class BasePromptedJudge(Judge):
         *,
         transient: bool,
     ) -> Judgement:
-        """Returns the judgement of ``request`` from ``answers`` by dimension. ``usages`` are added
-        up. ``transient``: whether the same request may succeed later."""
+        """Returns the judgement of ``request``. ``answers``: the answer for each dimension.
+        ``usages``: the usages to add up. ``transient``: whether the same request may succeed
+        later."""
         judgement = to_judgement(
             answers,
             [d for d in self.dimensions if d.name in answers],
@@ -372,8 +378,8 @@ class BasePromptedJudge(Judge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one Judgement per request, in order. The prompts of all ``requests`` fit the
-        model's context."""
+        """Returns one judgement for each of ``requests``, in order. All prompts of these requests
+        fit the model's context."""
 
 
 def likelihoods_with_usage(
@@ -381,9 +387,9 @@ def likelihoods_with_usage(
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """Returns (likelihoods under ``llm``, usage) of each of ``groups`` of continuations. ``owners``
-    has a key for each group, such as the id of its dialogue. Groups with the same key are sent as
-    one, so that beginnings that they share are computed once."""
+    """Returns (likelihoods under ``llm``, usage) for each of ``groups`` of continuations.
+    ``owners``: a key for each group, such as the id of its dialogue. Groups with the same key are
+    sent to the model together, so a beginning that they share is computed once."""
     answers: list[tuple[list[Likelihood], Usage]] = []
     for likelihoods in grouped_likelihoods(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
@@ -400,16 +406,17 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 class PromptedConfig(BasePromptedConfig):
     """The settings of a prompted judge.
 
-    ``answer``: the format of the answer. None is that of the prompt file. ``prose`` asks like
-    ``number``, and can also read a sentence such as "I would give this a 70 out of 100".
-    ``enforce``: whether a JSON schema is enforced, if the backend can. ``comment_chars``: the
-    maximum number of characters of a comment in that schema. ``ask_again``: whether to ask a second
-    time, for the number alone, if an answer about one dimension has no readable number.
+    ``answer``: the format of the answer. None is the format in the prompt file. ``prose`` asks for
+    a number, and also reads a sentence such as "I would give this a 70 out of 100". ``enforce``:
+    whether a backend that can enforce a JSON schema does so. ``comment_chars``: the maximum number
+    of characters of a comment in the schema. ``ask_again``: what happens if an answer about one
+    dimension has no readable number. True asks a second time, for the number alone.
 
-    ``max_tokens``: the maximum number of tokens of an answer. ``temperature`` 0 is greedy decoding.
-    ``repeats``: how many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
-    ``expected``: whether to add the expected rating to ``details``. It comes from the alternatives
-    that a server reports, or from the likelihood of each rating.
+    ``max_tokens``: the maximum number of tokens of an answer. ``temperature``: 0 is greedy
+    decoding. ``repeats``: how many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
+    ``expected``: whether to add the expected rating to ``details``. A server reports alternatives
+    to the number, from which it is computed. On this machine it is computed from the likelihood of
+    each rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -425,8 +432,9 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """A question that was sent, with its answers. ``owner``: the index of its score request.
-    ``chat``: what was sent last."""
+    """A question that was sent, with its answers. ``owner``: the index of its request in the batch.
+    ``chat``: the last chat request that was sent for it. ``completion``: the model's response to
+    this chat request."""
 
     owner: int
     question: PromptQuestion
@@ -439,8 +447,8 @@ class _Asked:
 
 
 class PromptedJudge(BasePromptedJudge):
-    """A judge that asks a language model for numbers: one question per dimension, or one question
-    about all."""
+    """A judge that asks a language model for numbers, with one question for each dimension or one
+    question about all."""
 
     family = "prompted"
     config_class = PromptedConfig
@@ -529,8 +537,8 @@ class PromptedJudge(BasePromptedJudge):
     def _send(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Sends ``questions`` and sets their answers. ``requests``: those that their ``owner`` is
-        an index of."""
+        """Sends ``questions`` and sets their answers. The ``owner`` of a question is the index of
+        its request in ``requests``."""
         if not questions:
             return
         completions = self.llm.chat([question.chat for question in questions])
@@ -547,8 +555,9 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_again(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Asks a question a second time if it is about one dimension and its answer has no readable
-        number. ``questions``: the questions asked so far. ``requests``: what they are about."""
+        """Sends a question a second time if it is about one dimension and its answer has no
+        readable number. ``questions``: the questions asked so far. ``requests``: the batch that
+        they are about."""
         unread: list[_Asked] = []
         for question in questions:
             if question.completion.failed or len(question.answers) > 1:
@@ -578,12 +587,12 @@ class PromptedJudge(BasePromptedJudge):
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Adds to the answers of ``questions`` the probability of each rating: its likelihood in
-        the place of the number.
+        """Adds the probability of each rating to the answers of ``questions``. It is computed from
+        the likelihood of the answer with this rating in the place of the number.
 
-        If one rating is the beginning of another (1 and 10), the text after the number is scored
-        too. An answer without a number is skipped, unless its format is ``number``. The ratings are
-        then scored at its beginning.
+        If one rating begins with another (10 with 1), what follows the number is scored too. If an
+        answer has no number, the ratings are scored at its beginning, but only if the prompt asks
+        for free text (``number``). In other formats the answer is skipped.
         """
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
@@ -603,8 +612,8 @@ class PromptedJudge(BasePromptedJudge):
             question.usages.append(usage)
 
     def _with_every_rating(self, question: _Asked, name: str) -> list[Continuation]:
-        """Returns the answer to ``question`` up to its number for the dimension ``name``, followed
-        by each rating."""
+        """Returns one continuation for each rating of the dimension ``name``: the answer to
+        ``question`` up to its number, then the rating."""
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""

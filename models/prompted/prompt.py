@@ -1,8 +1,8 @@
-"""Prompt files: what a language model is sent, as jinja2 templates in configs/prompts/.
+"""Prompt files: the texts that a language model is sent, as jinja2 templates in configs/prompts/.
 
-One format for judges, simulated users and translation. A file holds ``parts``, each a template of
-one message or a piece of it. A judge's file has ``user``, and maybe ``system``, ``prefill`` (the
-beginning of the response) and ``again`` (a second question for the number alone).
+Judges, simulated users and translation use the same format. ``parts`` of a file has templates by
+name. Each is a message or a piece of one. A judge's file has ``user`` and may have ``system``,
+``prefill`` (the beginning of the answer) and ``again`` (a second question, for the number alone).
 """
 
 from __future__ import annotations
@@ -53,10 +53,13 @@ _UNSEEN = re.compile(
 class Aspect(Config):
     """A prompt's texts about one dimension.
 
-    ``key``: its name in a JSON answer. ``scale``: the scale to ask for. Scores are mapped linearly
-    to the rubric's scale, without rounding (ORALIS, Equation 1). ``whole``: whether to ask for
-    whole numbers only. ``role``: one of the prompt's roles. ``bands``: what each rating means, from
-    the lowest to the highest (G-Eval). ``steps``: how to evaluate (G-Eval).
+    ``key``: the dimension's name in a JSON answer. ``label``: its name in other texts.
+    ``definition``: replaces the definition of the rubric. ``criteria``: what to look at.
+    ``low_means`` and ``high_means``: what the ends of the scale mean. ``scale``: the scale to ask
+    for. Scores are mapped linearly to the rubric's scale, without rounding (ORALIS, Equation 1).
+    ``whole``: whether to ask for whole numbers only. ``role``: one of the prompt's roles.
+    ``bands``: what each rating means, from the lowest to the highest (G-Eval). ``steps``: how to
+    evaluate (G-Eval).
     """
 
     key: str | None = None
@@ -73,14 +76,17 @@ class Aspect(Config):
 
 
 class Prompt(Config):
-    """A prompt file. ``parts``: its jinja2 templates by name.
+    """The content of a prompt file. ``name``: the prompt's name. ``source``: where it is from.
+    ``parts``: its jinja2 templates by name. ``answer``: the form of answer that it asks for.
 
-    ``layouts``: name -> ``each`` (one question per dimension) or ``together`` (one question about
-    all). ``variants`` and ``roles``: names that the templates use. The first layout and the first
-    variant are the default. ``examples``: the variants that show three scored dialogues (lowest,
-    median and highest score; ORALIS, section 4.2). ``scales``: variant -> the scale to ask for, in
-    whole numbers, for all dimensions in ``aspects``. ``languages``: those that have a file of their
-    own, NAME_LANGUAGE. ``speakers``: the names of the roles in a plain transcript.
+    ``layouts``: the layouts by name, each with ``each`` (one question for each dimension) or
+    ``together`` (one question about all). ``variants`` and ``roles``: names that the templates can
+    ask for. The first layout and the first variant are the defaults. ``examples``: the variants
+    that show three scored dialogues (lowest, median and highest score, ORALIS, section 4.2).
+    ``aspects``: texts about dimensions, by dimension. ``scales``: for a variant, the scale in whole
+    numbers that it asks for in all of these dimensions. ``languages``: the other languages of the
+    prompt, each in a file NAME_LANGUAGE. ``speakers``: what the two roles are called in a
+    transcript without tags.
     """
 
     name: str
@@ -98,7 +104,7 @@ class Prompt(Config):
 
     def text(self, part: str, values: Mapping[str, Any]) -> str:
         """Returns the template ``part`` filled with ``values``. Returns an empty text if the prompt
-        does not have this part. Raises ConfigError if a value is missing."""
+        has no such part. Raises ConfigError if the template needs a value that is not given."""
         try:
             return compile_template(self.parts.get(part, "")).render(values).strip()
         except (TemplateError, TypeError) as error:
@@ -110,9 +116,9 @@ class Prompt(Config):
         *,
         again: Sequence[Mapping[str, object]] = (),
     ) -> list[Message]:
-        """Returns the message of the part ``system``, if the prompt has it, and the message of the
-        part ``user``. ``again``: further values for each earlier attempt. For each one the user's
-        message also has the part ``again``."""
+        """Returns the system message, if the prompt has one, and the user message. ``values``: the
+        template values. ``again``: further values for each earlier attempt to get an answer. The
+        user message ends with the part ``again`` for each of them."""
         texts = [self.text("user", values)]
         if AGAIN in self.parts:
             texts += [self.text(AGAIN, {**values, **attempt}) for attempt in again]
@@ -148,10 +154,13 @@ def load_prompt(
     parts: Collection[str] = (),
     language: str = "en",
 ) -> Prompt:
-    """Returns ``prompt``, a file, a shipped name or a loaded Prompt, in ``language``. ``known``:
-    the names of the values that templates may use. None does not check them. ``parts``: the parts
-    that must exist. Raises ConfigError if the file, the language or a part is missing, if a
-    template is not valid, or if it uses an unknown value."""
+    """Returns the prompt in the file ``prompt``, or with this shipped name. A loaded Prompt is only
+    checked. ``known``: the names of the values that templates may use. None allows any. ``parts``:
+    the parts that must exist. ``language``: the language to load.
+
+    Raises ConfigError if the file, the language or a part is missing, if a template is not valid,
+    or if it uses an unknown value.
+    """
     where = str(prompt)
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
@@ -186,9 +195,9 @@ def transcript(
     *,
     keep_breaks: bool = False,
 ) -> str:
-    """Returns ``turns`` as a text with a line ``role: content`` for each. None is a gap. ``names``:
-    other names for the roles. Line breaks in a turn become spaces, so that a turn cannot imitate
-    another turn, unless ``keep_breaks`` is true."""
+    """Returns ``turns`` as a text with a line ``role: content`` for each. None in ``turns`` becomes
+    ``[...]``. ``names``: what to write for each role. ``keep_breaks``: whether line breaks in a
+    turn are kept. By default they become spaces, so that a turn cannot imitate another turn."""
     lines = []
     for turn in turns:
         if turn is None:
@@ -206,20 +215,20 @@ def transcript(
 
 
 def escape_tags(text: str) -> str:
-    """Returns ``text`` on one line, without invisible characters. Escapes anything that looks like
-    the beginning of a tag."""
+    """Returns ``text`` on one line, without invisible characters. Anything that looks like the
+    beginning of a tag is escaped."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
 def fence_text(mark: str, text: str) -> str:
-    """Returns ``text`` between tags named ``mark``, such as ``<response>...</response>``. Tags in
-    the text itself are escaped."""
+    """Returns ``text`` between two tags with the name ``mark``, such as
+    ``<response>...</response>``. Tags in the text are escaped."""
     return f"<{mark}>{escape_tags(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:
-    """Returns ``turns`` as a text with a line for each, between tags that are named after its role.
-    None is a gap."""
+    """Returns ``turns`` as a text between ``<dialogue>`` tags. Each turn is a line between tags
+    with the name of its role. None in ``turns`` becomes ``[...]``."""
     lines = ["<dialogue>"]
     for turn in turns:
         lines.append(GAP if turn is None else fence_text(turn.role, turn.content))
@@ -228,7 +237,7 @@ def fence_dialogue(turns: Iterable[Turn | None]) -> str:
 
 @cache
 def fence_note(language: str) -> str:
-    """Returns the sentence in a prompt that explains the tags, in ``language``, or in English if
-    there is no translation."""
+    """Returns the sentence in a prompt that explains the tags around turns. ``language``: its
+    language. The sentence is in English if there is no translation."""
     notes = load_prompt("fence", parts=("en",)).parts
     return notes.get(language, notes["en"]).strip()

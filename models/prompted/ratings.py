@@ -1,4 +1,4 @@
-"""The ratings that a model may give, distributions over them, and the judgement that results."""
+"""The ratings that a model may give, their probabilities, and the judgement made from them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 @dataclass(frozen=True)
 class Ratings:
-    """The ratings that a model may write for one dimension, in ascending order. ``texts``: as
-    written. ``values``: on the dimension's scale."""
+    """The ratings that a model may write for one dimension, in ascending order. ``texts``: how each
+    is written. ``values``: the value of each on the dimension's scale."""
 
     texts: tuple[str, ...]
     values: tuple[float, ...]
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension``, if there are two to eleven (at
-        least three on a continuous scale). Otherwise returns the ratings 1 to ``points``, evenly
-        spaced over the scale."""
+        """Returns the whole numbers on the scale of ``dimension`` as ratings. If there are more
+        than eleven, or fewer than two (three for a continuous scale), returns the ratings 1 to
+        ``points``, evenly spaced over the scale."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -58,9 +58,10 @@ class Ratings:
 
     @classmethod
     def of_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """Returns the whole numbers on ``scale``, which the prompt asks for instead of the scale of
-        ``dimension``. If there are more than eleven, returns eleven evenly spaced ones (0, 10, ...
-        100). If there are fewer than two, returns eleven decimals."""
+        """Returns the whole numbers on ``scale`` as ratings of ``dimension``. ``scale`` is the
+        scale that the prompt asks for. If it has more than eleven whole numbers, returns eleven
+        evenly spaced ones (0, 10, ... 100). If it has fewer than two, returns eleven evenly spaced
+        decimals."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         if steps < 1:
@@ -79,7 +80,8 @@ class Ratings:
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating in ``completion``: a line that has it alone or after ``Rating:``."""
+        """Returns the rating that the model wrote in ``completion``, on a line by itself or after
+        ``Rating:``. If it wrote none, the Answer has a reason."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
@@ -90,8 +92,8 @@ class Ratings:
         return Answer(reason=reason)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns the expected value and the standard deviation of ``values``. ``chances``: the
-        probability of each."""
+        """Returns the mean and the standard deviation of ``values`` under the probabilities
+        ``chances``, one for each rating."""
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -106,7 +108,7 @@ class Ratings:
 
 def with_rating_chances(answer: Answer, logprobs: Sequence[float]) -> Answer:
     """Returns ``answer`` with the probability of each rating. ``logprobs``: the log-probability of
-    each rating's text, in order."""
+    the text of each rating, in order."""
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
     total = sum(weights)
@@ -117,9 +119,12 @@ def with_rating_chances(answer: Answer, logprobs: Sequence[float]) -> Answer:
 def with_alternative_chances(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with the probability of each of ``ratings``, from the alternatives to the
-    token of its number in ``completion``. Returns it unchanged if no alternatives are reported, if
-    the number has several tokens, or if one rating is the beginning of another (1 and 10)."""
+    """Returns ``answer`` with the probability of each of ``ratings``. The probabilities come from
+    the alternatives to the token of the number in ``completion``.
+
+    Returns ``answer`` unchanged if the server reports no alternatives, if the number has several
+    tokens, or if one rating begins with another (10 with 1).
+    """
     if answer.span is None or ratings.is_ambiguous or not completion.tokens:
         return answer
     start, end = answer.span
@@ -149,9 +154,9 @@ def with_alternative_chances(
 
 
 def pool_answers(repeats: Sequence[Answer]) -> Answer:
-    """Combines ``repeats``, several answers to one question, into one answer. Returns the first
-    answer with a number. Its number and its distribution are replaced by the means over all answers
-    that have one."""
+    """Combines ``repeats``, several answers to one question, into one. Returns the first answer
+    with a number, but with the mean of all numbers, and with the mean of all distributions of
+    ratings."""
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
@@ -178,9 +183,10 @@ def to_judgement(
     *,
     expected: bool,
 ) -> Judgement:
-    """Returns the judgement on ``dimensions`` from their ``answers``. ``builder``: what asked the
-    questions, and has the scale of the numbers. ``ratings``: the possible ratings by dimension.
-    ``expected``: whether the score is the expected rating, instead of the number in the answer."""
+    """Returns the judgement made from ``answers``, which has an Answer for each of ``dimensions``.
+    ``builder``: the builder of the questions, which knows the scale of the numbers. ``ratings``:
+    the possible ratings of each dimension. ``expected``: whether the score is the expected rating
+    instead of the number in the answer."""
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}
     comments: list[str] = []

@@ -1,7 +1,7 @@
 """The cache of paid answers: one SQLite file for each model and server.
 
-The key of an answer is made of the model's name and fingerprint and every field of the request.
-Failures are not cached.
+The key of an answer is a hash of the model's name and every field of the request. A failed answer
+is not cached.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of an answer to ``request``. ``model``: the model's name."""
+    """Returns the key of the answer to ``request`` in the cache. ``model``: the model's name."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class AnswerCache:
-    """A cache of answers by key in the SQLite file ``path``. Several processes and threads may
-    share it."""
+    """A cache of answers in the SQLite file ``path``. Several processes and threads may use it at
+    the same time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,8 +47,8 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns the cached answers by key. Keys without an answer are absent. Raises SourceError
-        if the file cannot be read."""
+        """Returns the cached answers for ``keys``, by key. A key without an answer is not in the
+        result. Raises SourceError if the file cannot be read."""
         answers = {}
         try:
             with closing(self._open()) as database:

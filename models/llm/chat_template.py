@@ -1,8 +1,8 @@
-"""Language models whose prompts are token ids built here: chat template, window and thinking.
+"""Language models whose prompts are token ids built here, with the chat template and with thinking.
 
-The text is rendered by the chat template, or as a plain transcript for a model without one. Exactly
-one beginning-of-sequence token starts a prompt if the model has one: two of them change every
-likelihood (lm-evaluation-harness issue 3333).
+The chat template renders the text. A model without a template gets a plain transcript. A prompt
+starts with exactly one beginning-of-sequence token, if the model has such a token. Two of them
+would change every likelihood (lm-evaluation-harness issue 3333).
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """The token ids of a prompt and a text. The ids from index ``start`` (at least 1) on are
-    scored."""
+    """The token ids of a prompt and of the text after it. The text to score begins at the index
+    ``start``, which is at least 1."""
 
     ids: tuple[int, ...]
     start: int
 
 
 class ChatTemplate:
-    """Renders chats as text or token ids with the chat template of a tokenizer.
+    """Renders chats as text or token ids with the chat template of ``tokenizer``.
 
-    ``system``: how a system message is rendered. It is ``native``, ``folded`` (joined to the first
-    user turn, if the template refuses or ignores it), or ``transcript`` (a tokenizer without a
-    template). ``alternates``: whether the template wants user and assistant to take turns. If so,
-    neighbours of one role are joined, and an empty user turn precedes an assistant's opening turn.
+    The attribute ``system`` says what happens to a system message. ``native``: the template renders
+    it. ``folded``: it is joined to the first user turn, because the template refuses or ignores it.
+    ``transcript``: the tokenizer has no template. ``alternates`` says whether the template wants
+    user and assistant to take turns. If so, neighbouring messages of one role are joined. If the
+    assistant speaks first, an empty user turn is put before it.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -98,10 +99,10 @@ class ChatTemplate:
     def prefix(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Returns the token ids of ``messages`` and of everything before the next text of ``role``,
-        including ``prefill``.
+        """Returns the token ids of a chat up to the place where the next text of ``role`` begins.
+        ``messages``: the messages before it. ``prefill``: a beginning of the text that is given.
 
-        Leaves out a final space, because the space belongs to the next text. Some tokenizers would
+        A space at the end is left out, because it belongs to the next text. Some tokenizers would
         encode it as a separate token, which the model has not seen there in training.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
@@ -109,13 +110,13 @@ class ChatTemplate:
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """Returns the text whose token ids ``prefix`` returns."""
+        """Returns the text from which ``prefix`` makes token ids."""
         return self._around(tuple(messages), role, prefill.strip())[0]
 
     def render_prompt(self, messages: Sequence[Message], **settings: bool) -> str:
-        """Returns the prompt text for ``messages``, with the template's own generation prompt. For
-        some models that differs from the beginning of a finished turn. ``settings`` are variables
-        of the template."""
+        """Returns the text of a prompt with ``messages``, as the template itself asks for an
+        answer. With some models this differs from the beginning of a finished turn. ``settings``:
+        variables of the template."""
         return self._apply_template(
             self._adapt_messages(messages), add_generation_prompt=True, **settings
         )
@@ -126,12 +127,13 @@ class ChatTemplate:
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of ``continuation`` and of everything before it, and where its
-        scored part begins.
+        """Returns the token ids of ``continuation`` with everything before it, and the index at
+        which its scored text begins.
 
-        Prompt and text are encoded together, so the token at their boundary is that of running
-        text. With ``score_eos`` the scored part ends with the first special token after the text,
-        or with the line break. Raises ConfigError if the text is empty.
+        Prompt and text are encoded together, so the token where they meet is the same as in a text
+        written at once. With ``score_eos`` the scored part also has what ends the turn: the first
+        special token after the text, or a line break if there is none. Raises ConfigError if the
+        text is empty.
         """
         c = continuation
         if not c.text.strip():
@@ -161,8 +163,9 @@ class ChatTemplate:
     def _render_around(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
-        """Returns (text before, space between, text after) for a turn of ``role`` that follows
-        ``messages``."""
+        """Returns what surrounds the text of a turn of ``role`` that follows ``messages``: (text
+        before, space between, text after). ``prefill``: the beginning of the turn, part of the text
+        before."""
         if self.source is None:
             before = ""
             for message in messages:
@@ -186,8 +189,8 @@ class ChatTemplate:
         return head, before[len(head) :], after
 
     def _adapt_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Returns ``messages`` in a form that the template accepts: see ``system`` and
-        ``alternates``."""
+        """Returns ``messages`` in a form that the template accepts. The attributes ``system`` and
+        ``alternates`` say which form that is."""
         fitted = list(messages)
         if self.system == "folded":
             fitted = with_folded_system(messages)
@@ -229,8 +232,9 @@ class ChatTemplate:
         return [self._bos, *ids]
 
     def _split_at_special(self, head: str) -> tuple[list[int], str]:
-        """Splits ``head`` at its last special token and returns (ids of the first part, text of the
-        second part). Tokenizers split a text there too, so later text does not change these ids."""
+        """Splits ``head`` before its last special token. Returns (token ids of the first part, text
+        of the second part). Tokenizers split a text there too, so text that is added at the end
+        does not change the ids."""
         at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
         if at <= 0:
             return [], head
@@ -273,12 +277,12 @@ def _has_open_thoughts(text: str) -> bool:
 
 
 class TokenModel(LanguageModel):
-    """A language model whose prompts are token ids, from the chat template of its ``tokenizer``.
-    ``window``: its context length in tokens.
+    """A language model that is given token ids, rendered with the chat template of its
+    ``tokenizer``. ``window``: the context length in tokens, with the thinking.
 
-    ``thinking``: the maximum number of tokens that it thinks before an answer. None is 4096 if the
+    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
     template opens a block of thoughts, and 0 if it does not. Raises ConfigError for a number above
-    0 if the template has no such block.
+    0 if the template has no block of thoughts.
     """
 
     def __init__(
@@ -319,15 +323,15 @@ class TokenModel(LanguageModel):
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Returns the answer to each of ``requests``. ``prompts``: their token ids. If the model
-        thinks, the text also has the thoughts."""
+        """Returns the answer to each of ``requests``. ``prompts``: the token ids of each request.
+        If the model thinks, the text of an answer begins with the thoughts."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of ``continuation`` and of everything before it. Raises ConfigError
-        if they do not fit the context."""
+        """Returns the token ids of ``continuation`` with everything before it. Raises ConfigError
+        if they are more than the context length."""
         sequence = self.template.to_sequence(continuation)
         self.require_room(len(sequence.ids))
         return sequence
@@ -363,8 +367,8 @@ class TokenModel(LanguageModel):
         return answers
 
     def _prompt_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Returns the token ids of a prompt, up to where the answer or the block of thoughts
-        begins."""
+        """Returns the token ids of a prompt with ``messages``. It ends where the answer begins, or
+        the block of thoughts if the model thinks."""
         if not self.thinking:
             return self.template.prefix(messages, "assistant")
         text = self.template.render_prompt(

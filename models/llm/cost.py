@@ -27,11 +27,11 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens, time and money of a request. ``input`` includes the ``cached`` tokens, which a
-    server read from its own cache. ``output`` includes the ``reasoning`` tokens.
+    """The tokens, time and money of a request. ``input`` includes the ``cached`` tokens, which did
+    not have to be computed again. ``output`` includes the ``reasoning`` tokens.
 
     ``money``: US dollars, or None if the price is unknown. ``from_cache``: whether the answer came
-    from our own cache of answers and cost nothing this time.
+    from the cache of answers on this machine, and so cost nothing this time.
     """
 
     input: Count = 0
@@ -56,8 +56,8 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Returns the usage as ``Judgement.usage`` has it. Leaves out ``money`` if it is
-        unknown."""
+        """Returns the usage in the form of ``Judgement.usage``. Has no key ``money`` if the price
+        is unknown."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -71,7 +71,7 @@ class Usage:
 
 
 def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the sum of ``records`` for each key. Each record has the form of
+    """Returns the sum over ``records`` for each key. A record is a mapping like
     ``Judgement.usage``."""
     total: dict[str, float] = {}
     for record in records:
@@ -81,7 +81,7 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` in the form of ``Judgement.usage``."""
+    """Returns the sum of ``usages`` as a mapping like ``Judgement.usage``."""
     records = []
     for usage in usages:
         records.append(
@@ -103,9 +103,9 @@ def usage_text(usage: Mapping[str, float]) -> str:
 
 
 class Price(Config):
-    """The price of a model in US dollars per million tokens. ``cached``: the price of input tokens
-    that are read from the provider's cache. None is the price of ``input``. Reasoning tokens have
-    the price of ``output``."""
+    """The price of a model in US dollars per million tokens. ``input``: for tokens of the prompt.
+    ``output``: for tokens of the answer, also for reasoning. ``cached``: for tokens of the prompt
+    that the provider reads from its cache. None is the price of ``input``."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -121,16 +121,16 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """A file of list prices. ``servers``: the prices of each host. ``models``: the prices of a
-    model on any server."""
+    """A file of list prices. ``servers``: the prices of models on one server, by host name.
+    ``models``: the prices of models on any server."""
 
     models: Mapping[str, Price] = {}
     servers: Mapping[str, Mapping[str, Price]] = {}
 
     def find_price(self, model: str, base_url: str | None = None) -> Price | None:
-        """Returns the price of ``model`` on the server ``base_url``, or None if the file has none.
-        Without a ``base_url`` the server is OpenAI's. A dated version (``gpt-4.1-2025-04-14``) has
-        the price of the model without the date."""
+        """Returns the price of ``model`` on the server at ``base_url``, or None if the file has no
+        price. None as ``base_url`` is OpenAI's server. A dated version (``gpt-4.1-2025-04-14``) has
+        the price of the model without a date."""
         host = urlsplit(base_url or PROVIDER).hostname or ""
         prices = {**self.servers.get(host, {}), **self.models}
         # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.
@@ -146,9 +146,9 @@ def load_prices(path: str = "prices") -> PriceFile:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """An upper bound on what requests take: tokens, and US dollars (None if the price is unknown).
-    ``kept``: how many more answers are in the cache, and cost nothing. ``api``: whether the
-    requests go to a server."""
+    """An upper bound on what ``requests`` cost. ``input`` and ``output``: tokens. ``money``: US
+    dollars, or None if the price is unknown. ``kept``: how many more answers are in the cache and
+    cost nothing. ``api``: whether the requests go to a server."""
 
     requests: int = 0
     kept: int = 0
@@ -159,21 +159,22 @@ class CostEstimate:
 
 
 class CostLimitError(MedalError):
-    """The next request could exceed the limit of cost. The answers so far are in the cache."""
+    """The next request could exceed the cost limit. The answers so far are in the cache."""
 
     exit_code = 4
 
 
 class BudgetExceeded(Exception):
-    """A request does not fit under the limit of cost, and no running request can free any of it."""
+    """The highest possible price of a request exceeds what is left of the cost limit. No request is
+    running that could still turn out cheaper."""
 
 
 class CostLimiter:
-    """Holds the cost of requests below ``limit`` (US dollars). Several models may share a limiter.
-    It works only in the process that made it.
+    """A limit on the cost of requests. ``limit``: US dollars, or None for no limit. Several models
+    may share a limiter. It works only in the process that made it.
 
-    A request is sent only if its highest possible price fits under the limit. That price is
-    reserved until the real one is known. A request that does not fit waits for running requests to
+    A request is sent only if its highest possible price fits under the limit. This price is
+    reserved until the real one is known. A request that does not fit waits until running requests
     end.
     """
 
@@ -186,9 +187,9 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def reserve(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars until ``settle`` is called, and waits if they do not fit.
-        Raises BudgetExceeded if they do not fit and no request is running. Raises ConfigError in
-        any process but the one that made the limiter."""
+        """Reserves ``highest`` US dollars until ``settle`` is called. Waits if they do not fit
+        under the limit. Raises BudgetExceeded if they do not fit and no request is running. Raises
+        ConfigError in any process but the one that made the limiter."""
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
                 "a limit of cost works in one process only",
@@ -203,12 +204,14 @@ class CostLimiter:
         self.at_stake += highest
 
     def settle(self, highest: float, price: float | None) -> None:
-        """Releases the reserved ``highest`` and adds the real ``price`` to what is spent."""
+        """Releases the reserved ``highest`` US dollars, and adds the real ``price`` to the money
+        spent."""
         self.at_stake -= highest
         self.spent += price or 0.0
 
     def limit_error(self) -> CostLimitError:
-        """Returns the error that tells the user how to continue with a higher limit."""
+        """Returns the error for a reached limit. It tells the user how to continue with a higher
+        one."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "

@@ -30,9 +30,10 @@ _LOADING = PicklableLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Returns the language model that ``setting`` names, in any form that ``llm_config`` reads. A
-    model on this machine that is already in use is not loaded again. Raises ConfigError for a wrong
-    setting, and NotAvailableError if the model cannot be loaded."""
+    """Returns the language model that ``setting`` names. ``setting`` may be a loaded model, or have
+    any form that ``llm_config`` takes. A model on this machine that is already loaded is shared,
+    not loaded again. Raises ConfigError for a wrong setting, and NotAvailableError if the model
+    cannot be loaded."""
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
@@ -63,7 +64,7 @@ def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 def dry_run_model(setting: object) -> RemoteModel:
     """Returns a stand-in for the model that ``setting`` names. It counts requests and sends none.
-    For a model on this machine it has no price, and no weights are loaded."""
+    In place of a model on this machine it loads no weights and has no price."""
     from medal_judges.models.llm.server import RemoteModel
 
     config = llm_config(setting)

@@ -1,7 +1,8 @@
-"""The interface of every language model: ``chat`` answers, ``loglikelihood`` scores a given text.
+"""The interface of every language model: ``chat`` answers, and ``loglikelihood`` scores a given
+text.
 
 Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
-judge knows no backend by name and reads ``api`` if it must know how a model is served.
+judge does not need to know which. If it must know how a model is served, it reads ``api``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ JSON_LAYOUT: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat: a turn, or the system's instruction."""
+    """One message of a chat: a turn, or an instruction with the role ``system``."""
 
     role: ChatRole
     content: str
@@ -50,10 +51,10 @@ class ChatRequest:
 
     ``schema``: a JSON schema for the answer. A backend enforces it if it can
     (``Completion.enforced``). ``top_logprobs``: how many alternatives a server reports for each
-    token. ``presence_penalty``: is subtracted once from the logit of each token that the answer
-    already contains. ``frequency_penalty``: is subtracted once per occurrence.
-    ``accept_truncated``: whether an empty or truncated answer is valid. Requests that differ only
-    in ``seed`` have separate samples and cache entries.
+    token. ``presence_penalty``: subtracted once from the logit of each token that the answer
+    already contains. ``frequency_penalty``: subtracted for each time that the answer contains the
+    token. ``accept_truncated``: whether an empty or truncated answer is valid. ``seed``: seeds the
+    sampling. Requests that differ only in their seed have different answers in the cache.
     """
 
     messages: tuple[Message, ...]
@@ -70,8 +71,9 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of an answer. ``alternatives``: the log-probabilities of the most likely tokens at
-    its place, including its own. Empty if the backend reports only its own."""
+    """A token of an answer. ``logprob``: its log-probability. ``alternatives``: the log-probability
+    of each of the most likely tokens at this place, also of the token itself. Empty if the backend
+    reports none."""
 
     text: str
     logprob: Logprob
@@ -80,13 +82,13 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to a request, without the prompt.
+    """The answer to a request. ``text``: the answer without the prompt.
 
     ``finish``: ``stop`` if the model ended by itself, ``length`` if ``max_tokens`` cut the answer,
     ``failed`` if there is no answer. ``failure``: why there is no answer, or that it was truncated.
     ``transient``: whether the same request may succeed later, for example after a time-out.
     ``enforced``: whether the backend enforced the schema. ``tokens``: the tokens with their
-    log-probabilities, if the request wants ``top_logprobs``.
+    log-probabilities, if the request has ``top_logprobs`` and the backend reports them.
     """
 
     text: str
@@ -103,24 +105,24 @@ class Completion:
         return self.finish == "failed"
 
     def with_usage(self, **changes: Any) -> Completion:
-        """Returns a copy in which some fields of the usage are replaced by ``changes``."""
+        """Returns a copy in which the fields ``changes`` of the usage are replaced."""
         return replace(self, usage=replace(self.usage, **changes))
 
 
 def failed_completion(
     reason: str, usage: Usage | None = None, *, transient: bool = False
 ) -> Completion:
-    """Returns a completion without an answer. ``reason``: its ``failure``. ``usage``: what was paid
-    all the same. ``transient``: whether the same request may succeed later."""
+    """Returns a completion without an answer. ``reason``: why there is none. ``usage``: what the
+    request cost although it failed. ``transient``: whether the same request may succeed later."""
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A text to score as the next turn of ``role`` after ``messages``.
+    """A text to score as the turn of ``role`` that follows ``messages``.
 
-    ``prefill``: text at the beginning of that turn that is not scored. ``score_eos``: whether the
-    token that ends the turn is scored too.
+    ``prefill``: the beginning of that turn, before ``text``. It is not scored. ``score_eos``:
+    whether the token that ends the turn is scored too.
     """
 
     messages: tuple[Message, ...]
@@ -132,10 +134,12 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """The log-probabilities of a continuation's tokens.
+    """The log-probabilities of a continuation's tokens. The prefix is everything before the
+    continuation.
 
-    ``prefix_tokens``: how many tokens precede the continuation. ``prefix_logprob``: the sum of
-    their log-probabilities, or None if only the continuation was scored.
+    ``prefix_tokens``: the number of tokens of the prefix. A first token without a log-probability
+    does not count. ``prefix_logprob``: the sum of the log-probabilities of the prefix, or None if
+    only the continuation was scored.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -159,13 +163,16 @@ OnAnswer = Callable[[int, Completion], None]
 class LanguageModel(ABC):
     """Base class of language models.
 
-    ``name``: model and backend, without paths or secrets. It is the ``base`` of a signature.
-    ``context``: the context length in tokens, for prompt and answer together. ``api``: whether a
-    server runs the model. Its requests may cost money, and it gives no likelihoods. ``private``:
-    whether the model runs on this machine or its private network, without a bill. ``at_once``: how
-    many requests it answers at the same time. ``counts``: how many answers so far came from the
-    cache (``kept``) and from the model (``asked``). ``limiter``: the limit of cost, or None for a
-    model that costs nothing. ``renews``: whether cached answers are ignored and asked for again.
+    ``name``: model and backend, without paths or secrets. It is the ``base`` of a judge's
+    signature. ``context``: the context length in tokens, for prompt and answer together.
+    ``at_once``: how many requests it answers at the same time.
+
+    ``api``: whether a server runs the model. If so, its requests may cost money, and it gives no
+    likelihoods. ``private``: whether the model runs on this machine or in its private network,
+    without a bill. ``limiter``: the cost limit, or None for a model that costs nothing.
+
+    ``counts``: how many answers so far came from the cache (``kept``) and from the model
+    (``asked``). ``renews``: whether the model is asked again instead of reading cached answers.
     """
 
     name: str
@@ -180,11 +187,11 @@ class LanguageModel(ABC):
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """Returns a completion for each of ``requests``, in order. If a request fails, its
-        completion has ``finish="failed"``, and the other requests continue."""
+        completion has ``finish="failed"``. The other requests are still answered."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Sends ``requests`` and calls ``on_answer(index, completion)`` once for each, as soon as
-        its answer arrives. The calls come in any order and from any thread. An exception in
+        its answer arrives. The calls may come in any order and from any thread. An exception in
         ``on_answer`` stops the run."""
         for index, completion in enumerate(self.chat(requests)):
             on_answer(index, completion)
@@ -193,17 +200,17 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation of each of ``groups``. The prefix that the
-        continuations of a group share is computed once. ``joint``: whether to also set
+        """Returns the likelihood of each continuation in each of ``groups``. A prefix that the
+        continuations of one group share is computed once. ``joint``: whether to also set
         ``prefix_logprob``.
 
-        Raises ConfigError if a server runs the model, or if a prompt does not fit ``context``.
+        Raises ConfigError if a server runs the model, or if prompt and text do not fit ``context``.
         """
 
     @abstractmethod
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns the number of tokens of ``messages`` as a prompt. For a model on a server it is
-        an upper bound."""
+        """Returns the number of tokens of a prompt with ``messages``. For a model on a server, the
+        number is an upper bound."""
 
     def require_room(self, tokens: int) -> None:
         """Raises ConfigError if ``tokens`` is more than ``context``."""
@@ -215,8 +222,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str]:
-        """Returns everything besides the name that an answer depends on: weights, chat template,
-        dtype, ..."""
+        """Returns everything except the name that answers depend on: weights, chat template, dtype,
+        ..."""
 
     def cost(self, usage: Usage) -> float | None:
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
@@ -231,8 +238,8 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the usage of ``likelihoods`` whose common prompt of ``prompt`` tokens is computed
-    once."""
+    """Returns the usage of computing ``likelihoods``, if their common prompt of ``prompt`` tokens
+    is computed once."""
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
@@ -244,11 +251,11 @@ def grouped_likelihoods(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihoods under ``llm`` of each of ``groups`` of continuations, in order.
+    """Returns the likelihoods under ``llm`` for each of ``groups`` of continuations, in order.
 
-    ``owners`` has a key for each group, such as the id of its dialogue. Groups with the same key
-    are sent as one, so that beginnings that they share are computed once. ``joint``: whether to
-    also set ``prefix_logprob``.
+    ``owners``: a key for each group, such as the id of its dialogue. Groups with the same key are
+    sent to the model together, so a beginning that they share is computed once. ``joint``: whether
+    to also set ``prefix_logprob``.
     """
     if not groups:
         return []
@@ -276,9 +283,9 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the smallest start from 0 to ``turns`` for which ``fits(start)`` is true, by
-    bisection. Returns ``turns`` if there is none. If a start fits, all later starts must fit
-    too."""
+    """Returns the smallest number from 0 to ``turns`` for which ``fits`` returns true. Returns
+    ``turns`` if there is none. If ``fits`` is true for a number, it must be true for all larger
+    numbers, because the search is by bisection."""
     low, high = 0, turns
     if fits(0):
         return 0
@@ -294,8 +301,9 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
 def first_turn_that_fits(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns the smallest index from which on ``messages`` have at most ``prompt_budget`` tokens
-    of ``llm``. Returns the last index even if the last message is too long."""
+    """Returns how many of the first ``messages`` to drop, so that the others have at most
+    ``prompt_budget`` tokens as a prompt of ``llm``. The last message is never dropped, even if it
+    is too long."""
     last = max(0, len(messages) - 1)
     return first_fitting_start(
         last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
@@ -317,9 +325,9 @@ def max_token_count(text: str) -> int:
     """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
     on this machine.
 
-    In ASCII, two letters of a word count as one token. A word in which no lower-case vowel occurs
-    counts one per letter. Each digit and sign counts as one. A space before a word does not count.
-    Outside ASCII each UTF-8 byte counts as one.
+    In a word of ASCII letters, two letters count as one token. If the word has no lower-case vowel,
+    each letter counts as one. Each digit and sign counts as one. A space before a word does not
+    count. Outside ASCII each UTF-8 byte counts as one.
     """
     total = 0
     for token in _PIECE.findall(text):
@@ -336,7 +344,7 @@ def max_token_count(text: str) -> int:
 
 
 def max_prompt_tokens(messages: Sequence[Message]) -> int:
-    """Returns an upper bound on the number of tokens of a chat of ``messages`` as a prompt."""
+    """Returns an upper bound on the number of tokens of a prompt with ``messages``."""
     return AROUND_PROMPT + sum(
         AROUND_MESSAGE + max_token_count(m.content) for m in messages
     )

@@ -1,8 +1,8 @@
 """A model on any server that speaks OpenAI's protocol: a provider's, vLLM's, llama.cpp's, ...
 
-All requests of a process run on one event loop. A model has one client, whose own retries are on,
-and one semaphore. Its answers are cached if they may cost money. Every message of a server or a
-library goes through ``one_line``, which removes secrets.
+All requests of a process run on one event loop. For each model there is one client, which tries a
+failed request again, and one semaphore. Answers are cached if they may cost money. Messages of a
+server or a library are shown only through ``one_line``, which removes secrets.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ STOPS = (401, 402, 403, 404)
 
 
 class ServerStopError(ConfigError):
-    """A failure of the server that ends the run, because every further request would fail too."""
+    """A failure of the server that ends the run, because all further requests would fail too."""
 
 
 class RequestError(Exception):
-    """A request without an answer. ``stop``: whether it ends the run. ``transient``: whether the
-    same request may succeed later. ``billed``: whether an answer may have been written. ``status``:
-    the HTTP status, 0 if the server did not answer. ``field``: the field of the request that the
-    server complains about."""
+    """A request failed. ``reason``: the message. ``stop``: whether the failure ends the run.
+    ``transient``: whether the same request may succeed later. ``billed``: whether the server may
+    have written an answer. ``status``: the HTTP status, or 0 if the server did not respond.
+    ``field``: the field of the request that the server complains about."""
 
     def __init__(
         self,
@@ -103,16 +103,16 @@ class RequestError(Exception):
 
 
 def one_line(text: object) -> str:
-    """Returns a server's message ``text`` as one line of at most SHOWN characters, with secrets
-    removed."""
+    """Returns ``text``, a message of a server, as one line of at most SHOWN characters. Secrets in
+    it are removed."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
 
 
 def to_request_error(error: Exception) -> RequestError:
-    """Converts an ``error`` of the client into a RequestError. Raises ``error`` itself if it has
-    nothing to do with the request."""
+    """Returns ``error``, raised by the client, as a RequestError. Raises ``error`` itself if it is
+    not about the request."""
     import openai
 
     if isinstance(error, RequestError):
@@ -162,9 +162,9 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Returns whether a refusal is about an empty account, or about a limit per day or longer.
-    Another attempt in this run cannot succeed then. ``status``, ``body`` and ``headers`` are those
-    of the server's response."""
+    """Returns whether a server refuses a request because the account is empty, or because of a
+    limit per day or longer. Then no further attempt in this run can succeed. ``status``, ``body``
+    and ``headers``: of the server's response."""
     if status != 429:
         return False
     with suppress(ValueError):
@@ -177,8 +177,8 @@ def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
 
 
 def require_address(base_url: str) -> None:
-    """Raises ConfigError if ``base_url`` is not a plain http or https address. The message does not
-    show it, because it may contain a password."""
+    """Raises ConfigError if ``base_url`` is not a plain http or https address. The error does not
+    show the address, because it may contain a password."""
     try:
         parts = urlsplit(base_url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -194,8 +194,8 @@ def require_address(base_url: str) -> None:
 
 
 def read_and_hide_key(variable: str) -> str:
-    """Returns the key in the environment variable ``variable``, and hides it in all later messages.
-    Raises ConfigError if the key cannot be sent in an HTTP header."""
+    """Returns the API key in the environment variable ``variable``. From then on, messages do not
+    show the key. Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
     hide(key)
     if not (key.isascii() and key.isprintable()):
@@ -207,9 +207,9 @@ def read_and_hide_key(variable: str) -> str:
 
 
 def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a client for the server at ``address``. ``config`` has its timeouts and attempts.
-    Raises NotAvailableError if OpenAI is asked without a ``key``, and ConfigError if the proxy in
-    the environment cannot be used."""
+    """Returns a client for the server at ``address``. ``config`` has the timeout and the number of
+    attempts. Raises NotAvailableError if the server is OpenAI's and ``key`` is empty. Raises
+    ConfigError if the environment names a proxy that cannot be used."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     if not key and address == PROVIDER:
@@ -238,7 +238,8 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
 
 
 async def _end_retries(response: Any) -> None:
-    """Makes the client stop trying again if no further attempt can succeed."""
+    """Looks at ``response`` of a failed request, and stops the client from trying again if that
+    cannot help."""
     status = response.status_code
     if status in (429, 500):
         await response.aread()
@@ -265,8 +266,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` on the event loop of this process and returns its result. May be called from
-    any thread."""
+    """Runs ``work`` on the event loop of this process, waits, and returns the result. May be called
+    from any thread except the loop's own."""
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -277,10 +278,10 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
 class RemoteModel(LanguageModel):
     """A language model on a server. It sends at most ``max_in_flight`` requests at a time.
 
-    ``dry_run``: whether to send nothing. Requests without a cached answer then fail, and
-    ``cost_estimate`` returns what they could cost. Raises ConfigError if ``config`` has a
-    ``max_cost`` but the price is unknown. A missing API key is an error only when the first request
-    is sent.
+    ``dry_run``: whether to send nothing. Then every request without a cached answer fails, and
+    ``cost_estimate`` returns what these requests could cost. Raises ConfigError if ``config`` has a
+    ``max_cost`` but the price of the model is unknown. A missing API key is an error only when the
+    first request is sent.
     """
 
     def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
@@ -319,12 +320,13 @@ class RemoteModel(LanguageModel):
         self._clients: dict[int, tuple[AsyncOpenAI, asyncio.Semaphore]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the model without its API key. The other process reads the key from its own
+        """Pickles the model without its API key. The process that loads it reads the key from its
         environment."""
         return type(self), (self.config,), {"limiter": self.limiter}
 
     def _connection(self) -> tuple[AsyncOpenAI, asyncio.Semaphore]:
-        """Returns this process's client, and the semaphore that limits the running requests."""
+        """Returns the client of this process, and the semaphore that limits how many requests run
+        at a time."""
         process = os.getpid()
         if process not in self._clients:
             slots = asyncio.Semaphore(self.config.max_in_flight)
@@ -345,15 +347,15 @@ class RemoteModel(LanguageModel):
         return max_prompt_tokens(messages)
 
     def max_output_tokens(self, request: ChatRequest) -> int:
-        """Returns the maximum number of output tokens of the answer to ``request``. The thinking of
-        a reasoning model counts as output."""
+        """Returns the maximum number of output tokens of the answer to ``request``. If the model
+        thinks, its thinking counts as output."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
     def cost_estimate(self) -> CostEstimate:
-        """Returns an upper bound on the tokens and the cost of the requests that a dry run did not
-        send."""
+        """Returns an upper bound on the tokens and the cost of the requests that a dry run would
+        have sent."""
         total = Usage()
         for request in self.unsent:
             read = self.count_tokens(request.messages)
@@ -376,11 +378,11 @@ class RemoteModel(LanguageModel):
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Calls ``on_answer(index, completion)`` for each of ``requests``: first with the answers
-        in the cache, then with answers of the server as they arrive.
+        in the cache, then with the server's answers as they arrive.
 
-        Raises ServerStopError if the server would refuse every request, CostLimitError if the limit
-        of cost is reached, and SourceError if the cache cannot be read or written. Running requests
-        are finished before it raises the first two.
+        Raises ServerStopError if the server would refuse every request, and CostLimitError if the
+        cost limit is reached. Before either, running requests are finished. Raises SourceError if
+        the cache cannot be read or written.
         """
         keys: list[str] = []
         cached: dict[str, Completion] = {}
@@ -413,8 +415,8 @@ class RemoteModel(LanguageModel):
     async def _send_all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
-        """Sends all ``requests`` and calls ``on_answer`` with each answer. After an error it starts
-        no further request, finishes the running ones, and raises the error."""
+        """Sends all ``requests`` and calls ``on_answer`` with each answer. After an error no
+        further request is started. The running ones are finished, and then the error is raised."""
         client, slots = self._connection()
         stopped: list[Exception] = []
 
@@ -444,8 +446,9 @@ class RemoteModel(LanguageModel):
     async def _get_answer(
         self, client: AsyncOpenAI, request: ChatRequest
     ) -> Completion:
-        """Sends ``request`` and returns the answer, or a failed completion. A field that the server
-        refuses is left out of this request and of all later ones."""
+        """Sends ``request`` and returns the answer or a failed completion. If the server refuses a
+        field that can be left out, sends the request without the field, and never sends the field
+        again."""
         start, limit = time.perf_counter(), self.max_output_tokens(request)
         highest = Usage(output=limit)
         if self.price is not None:
@@ -498,9 +501,9 @@ class RemoteModel(LanguageModel):
     ) -> Completion:
         """Sends ``body`` once, returns the answer, and records its price.
 
-        ``highest``: the usage whose price is reserved before. If no answer arrives but one may have
-        been written, this price is paid. Raises RequestError if there is no answer, and
-        BudgetExceeded if the limit of cost leaves no room.
+        ``highest``: the highest possible usage. Its price is reserved before. If no answer arrives
+        but the server may have written one, this price counts as spent. Raises RequestError if
+        there is no answer, and BudgetExceeded if the price does not fit under the cost limit.
         """
         reserved = self.cost(highest) or 0.0
         await self.limiter.reserve(reserved)
@@ -527,8 +530,8 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Raises ConfigError, because servers do not return the likelihood of a text. In a dry run,
-        the stand-in for a model on this machine returns a constant instead."""
+        """Raises ConfigError, because servers do not return the likelihood of a text. If this is
+        the stand-in for a model on this machine in a dry run, it returns a constant instead."""
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
@@ -563,9 +566,9 @@ _SYSTEM = re.compile(
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """Returns the HTTP body for ``request``. ``limit``: the maximum number of output tokens.
-    ``dropped``: fields to leave out. The cache key does not depend on the body, only on
-    ``request``."""
+    """Returns the HTTP body for ``request``. ``config``: the settings of the model. ``limit``: the
+    maximum number of output tokens. ``dropped``: the fields to leave out. A cached answer does not
+    depend on them, because its key is made from ``request``."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
     if config.thinks:
@@ -597,9 +600,9 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the field of ``body`` that ``failure`` complains about, if it can be left out.
-    Returns ``system`` if the server refuses system messages, and an empty text in all other
-    cases."""
+    """Returns the field of ``body`` that the server refuses, if it can be left out. Returns
+    ``system`` if the server refuses system messages. In all other cases returns an empty text.
+    ``failure``: the server's refusal."""
     if failure.status not in (400, 422, 500):
         return ""
     reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
@@ -682,9 +685,9 @@ class _Answer(BaseModel):
 
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``. A
-    finish reason must say that it is complete. Raises RequestError if the body is an error or not a
-    chat completion."""
+    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``. It
+    is a failed completion unless the finish reason says that the answer is complete or was cut at
+    its limit. Raises RequestError if the body is an error or not a chat completion."""
     if isinstance(answer, dict) and answer.get("error"):
         reason = f"the answer's body is an error: {one_line(answer['error'])}"
         raise RequestError(reason, transient=True, billed=True)
@@ -724,8 +727,8 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
 
 
 def _refusal_reason(message: _Message, text: str, end: str) -> str:
-    """Returns why ``text`` is not a valid answer, or an empty text if it is one. ``end``: the
-    finish reason."""
+    """Returns why the answer ``text`` is not valid, or an empty text if it is valid. ``message``:
+    the server's message with the answer. ``end``: the finish reason."""
     if message.refusal:
         return f"the model refused: {one_line(message.refusal)}"
     if without_secrets(text) != text:
@@ -736,8 +739,8 @@ def _refusal_reason(message: _Message, text: str, end: str) -> str:
 
 
 def _read_usage(usage: _Usage | None) -> Usage:
-    """Returns the numbers of tokens that a server reports. Returns 0 for all of them if it reports
-    none or they cannot be true."""
+    """Returns the numbers of tokens that a server reports. If the server reports none or they
+    cannot be true, all are 0."""
     if usage is None:
         return Usage()
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0

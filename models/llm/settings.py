@@ -19,10 +19,12 @@ class TransformersLLM(Config):
     """A language model that transformers runs on this machine.
 
     ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``device``: None is
-    the GPU if there is one. ``dtype``: fp32, bf16 or fp16. None is fp32 on a CPU and bf16 on a GPU.
-    ``context``: a lower context length than the model's. ``thinking``: the maximum number of tokens
-    that it thinks before an answer. None is 4096 if its chat template opens a block of thoughts,
-    and 0 if it does not. ``bin_weights``: whether to read weights that are published as .bin only.
+    the GPU if there is one, or the CPU. ``dtype``: fp32, bf16 or fp16. None is fp32 on a CPU and
+    bf16 on a GPU. ``context``: a context length in tokens lower than the model's. ``bin_weights``:
+    whether to read weights that are published only as .bin files.
+
+    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
+    model's chat template opens a block of thoughts, and 0 if it does not.
     """
 
     api: ClassVar[bool] = False
@@ -40,10 +42,12 @@ class VllmLLM(Config):
     """A language model in vLLM's engine, in this process (extra ``vllm``).
 
     ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``dtype``: fp32, bf16
-    or fp16. None is that of the stored weights. ``context``: a lower context length than the
-    model's. ``thinking``: the maximum number of tokens that it thinks before an answer. None is
-    4096 if its chat template opens a block of thoughts, and 0 if it does not. ``engine``: further
-    arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and ``gpu_memory_utilization``.
+    or fp16. None keeps the dtype of the stored weights. ``context``: a context length in tokens
+    lower than the model's. ``engine``: further arguments of ``vllm.LLM``, such as
+    ``tensor_parallel_size`` and ``gpu_memory_utilization``.
+
+    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
+    model's chat template opens a block of thoughts, and 0 if it does not.
     """
 
     api: ClassVar[bool] = False
@@ -59,16 +63,19 @@ class VllmLLM(Config):
 class OpenAILLM(Config):
     """A language model on a server that speaks OpenAI's protocol.
 
-    ``model``: its name on the server. ``base_url``: the server's address. None is OPENAI_BASE_URL,
-    or OpenAI itself. ``api_key_env``: the environment variable with the key, which is sent to this
-    address only. ``max_in_flight``: how many requests run at a time. ``timeout``: seconds for one
-    attempt. A reasoning model needs more. ``attempts``: how often a request is tried. ``context``:
-    the context length in tokens.
+    ``model``: the model's name on the server. ``base_url``: the server's address. None is the
+    environment variable OPENAI_BASE_URL, or OpenAI if it is not set. ``api_key_env``: the
+    environment variable with the key, which is sent to this address only. ``context``: the context
+    length in tokens.
 
-    ``reasoning_effort`` is sent as it is. Any value but ``none`` allows MEDAL's 32,768 tokens for
-    an answer (section 5.3.1). ``max_cost``: the limit in US dollars, at the list prices of the file
-    ``prices``. ``cache``: whether answers are cached. None is yes for a server that may send a
-    bill.
+    ``max_in_flight``: how many requests run at a time. ``timeout``: seconds for one attempt. A
+    reasoning model needs more than others. ``attempts``: how often a request is tried.
+    ``reasoning_effort``: sent as it is. With any value but ``none`` an answer may have MEDAL's
+    32,768 tokens (section 5.3.1).
+
+    ``max_cost``: the limit in US dollars. Costs are computed from the list prices in the file
+    ``prices``. ``cache``: whether answers are cached. None caches them only if the server may send
+    a bill.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -99,7 +106,8 @@ class OpenAILLM(Config):
 
     @property
     def private(self) -> bool:
-        """Whether the server is on this machine or its private network, and so sends no bill."""
+        """Whether the server is on this machine or in its private network. Such a server sends no
+        bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private
@@ -123,12 +131,12 @@ def no_model_error(judge: object) -> ConfigError:
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """Returns ``setting`` as the settings of its backend.
+    """Returns ``setting`` as an object of its backend's config class.
 
-    A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or a folder (all three run in
-    transformers), ``vllm:ORG/NAME``, or ``openai:MODEL``. A mapping has such a text, or a name and
-    a ``backend``, and further settings of the backend. Raises ConfigError for an unknown backend or
-    a wrong setting.
+    ``setting`` may be a text ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or a folder (all
+    three run in transformers), ``vllm:ORG/NAME``, or ``openai:MODEL``. It may be a mapping with
+    this text as ``model``, and with further settings of the backend. A mapping can also name the
+    ``backend`` separately. Raises ConfigError for an unknown backend or a wrong setting.
     """
     if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting

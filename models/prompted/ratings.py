@@ -41,9 +41,9 @@ class Ratings:
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension`` as ratings. If there are more
-        than eleven, or fewer than two (three for a continuous scale), returns the ratings 1 to
-        ``points``, evenly spaced over the scale."""
+        """Returns the whole numbers on the scale of ``dimension`` as ratings, if its ends are whole
+        numbers from 0 on and there are two to eleven (three to eleven for a continuous scale). In
+        all other cases returns the ratings 1 to ``points``, evenly spaced over the scale."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.

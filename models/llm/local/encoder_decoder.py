@@ -1,5 +1,5 @@
-"""Encoder-decoder language models (BlenderBot, as FULL used it): the encoder reads the dialogue,
-the decoder scores the next turn."""
+"""Encoder-decoder language models (BlenderBot, as FULL used it). The encoder reads the dialogue,
+and the decoder scores the next turn."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BETWEEN = "  "  # what BlenderBot was trained with between turns
 
 
 class EncoderDecoderModel(LanguageModel):
-    """An encoder-decoder model of transformers. It computes likelihoods only.
+    """An encoder-decoder model of transformers. It computes likelihoods and writes no answers.
 
-    The encoder reads the dialogue: through the tokenizer's chat template, or as turns that are
-    separated by two spaces, without roles. Such models are trained to write the next turn of either
-    speaker. ``weights``: a hash of the files that the model was loaded from. None hashes its
-    parameters.
+    The encoder reads the dialogue through the tokenizer's chat template. Without a template it
+    reads the turns without roles, with two spaces between them, because models of this kind are
+    trained to write the next turn of either speaker. ``context``: a lower context length than the
+    model's. ``weights``: a hash of the model's files. None hashes its parameters instead.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation of each of ``groups``. Each distinct dialogue
-        of a group is encoded once. Raises ConfigError for ``joint``, because a text in the encoder
-        has no likelihood."""
+        """Returns the likelihood of each continuation in each of ``groups``. Each distinct dialogue
+        of a group is encoded once. Raises ConfigError for ``joint``, because the encoder gives no
+        likelihood of the text that it reads."""
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
@@ -113,7 +113,7 @@ class EncoderDecoderModel(LanguageModel):
         return answers
 
     def _decoder_ids(self, continuation: Continuation) -> tuple[list[int], int]:
-        """Returns (token ids that the decoder writes, how many of them precede the scored part)."""
+        """Returns (token ids of the decoder, how many of them come before the scored part)."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
@@ -131,8 +131,9 @@ class EncoderDecoderModel(LanguageModel):
         return ids, start
 
     def _logprobs_of(self, states: Any, continuation: Continuation) -> list[float]:
-        """Returns the log-probability of each scored token, given the encoder's ``states``. Scores
-        one continuation at a time, because decoders mask padding in different ways."""
+        """Returns the log-probability of each scored token of ``continuation``. ``states``: the
+        encoder's output. Continuations are scored one at a time, because decoders differ in how
+        they mask padding."""
         import torch
 
         target, start = self._decoder_ids(continuation)

@@ -1,4 +1,5 @@
-"""Generates answers with a local model in batches; a shared beginning of prompts is read once."""
+"""Generates answers with a local model in batches. A beginning that prompts share is computed
+once."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ SHARED_TOKENS = 64
 
 
 class Row(NamedTuple):
-    """An answer to one prompt. ``ids``: its token ids. ``ended``: whether the model ended it.
-    ``cached``: how many tokens of the prompt were already computed for another row."""
+    """The answer to one prompt. ``ids``: the token ids of the answer. ``ended``: whether the model
+    itself ended the answer. ``cached``: how many tokens of the prompt were copied from the
+    computation of another prompt."""
 
     ids: list[int]
     ended: bool
@@ -48,9 +50,9 @@ def prompt_batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Yields the indices of ``prompts`` in batches of at most ``budget`` padded tokens, prompt and
-    answer together. The ``requests`` of a batch have the same ``max_tokens``. An untested ``model``
-    gets one prompt at a time."""
+    """Yields lists of indices of ``prompts``, each a batch. A batch has at most ``budget`` tokens,
+    with padding and answers. All of its ``requests`` have the same ``max_tokens``. If the
+    architecture of ``model`` is not tested with padding (is_tested), a batch has one prompt."""
     alone = not is_tested(model.config)
     by_limit: dict[int, list[int]] = {}
     for index, request in enumerate(requests):
@@ -78,10 +80,10 @@ def generate_rows(
     *,
     thinks: bool = False,
 ) -> list[Row]:
-    """Generates the answers of ``model`` to one batch of ``prompts`` (token ids).
+    """Returns the answers of ``model`` to one batch of ``prompts`` (token ids).
 
-    ``requests`` have the sampling settings and schema of each prompt. ``thinks``: whether the model
-    thinks first. A schema then applies only after the thoughts.
+    ``requests``: the request of each prompt, with its sampling settings and its schema. ``thinks``:
+    whether the model thinks before it answers. If so, the schema applies only after the thoughts.
     """
     pad = tokenizer.pad_token_id
     if pad is None:
@@ -131,8 +133,9 @@ def _processors(
     begin: int,
     thinks: bool,
 ) -> LogitsProcessorList:
-    """Returns the logits processors that apply the grammar, penalties and sampling of each request
-    to its row. ``begin``: the column at which the answers begin."""
+    """Returns the logits processors of a batch: for the grammar, the penalties and the sampling.
+    Each row follows the settings of its own request. ``begin``: the column at which the answers
+    begin. ``thinks``: as for generate_rows."""
     processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
@@ -148,9 +151,9 @@ def _processors(
 
 
 class Inputs(NamedTuple):
-    """A batch for ``generate``: ``ids`` and ``mask`` [rows, columns]. ``cache``: the key-value
-    cache of the first columns, or None if nothing is computed yet. ``cached``: how many tokens of
-    each row were computed for another row."""
+    """A batch for ``generate``. ``ids`` and ``mask`` have the shape [rows, columns]. ``cache``: the
+    key-value cache of the first columns, or None if nothing is computed yet. ``cached``: for each
+    row, how many tokens were copied from the computation of another row."""
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -164,12 +167,12 @@ def prepare_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns ``prompts`` (token ids) as a batch for ``generate``, padded on the left with the id
-    ``pad``.
+    """Returns ``prompts`` (token ids) as a batch for ``generate``, padded on the left with the
+    token ``pad``.
 
-    If ``model`` allows it, a beginning of at least ``shortest`` tokens that several prompts share
-    is computed once. The first columns are then the padded beginnings, which are in the cache, and
-    the last columns are the padded remainders.
+    A beginning that several prompts share is computed once, if it has at least ``shortest`` tokens
+    and ``model`` allows it. Then the first columns of the batch are the beginnings, whose cache is
+    computed. The other columns are the rest of each prompt. Both parts are padded.
     """
     groups = [[index] for index in range(len(prompts))]
     if can_share_prefix(model.config):
@@ -208,9 +211,9 @@ def prepare_inputs(
 def _group_alike(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
-    """Groups ``indices`` of prompts that begin alike. The prompts are sorted by their tokens. Two
-    neighbours are in one group if they share at least ``shortest`` tokens and at least half of the
-    shorter prompt."""
+    """Returns groups of ``indices`` whose prompts begin alike. The prompts are sorted by their
+    tokens. Two neighbours are in one group if they share at least ``shortest`` tokens, and at least
+    half of the shorter prompt."""
     groups: list[list[int]] = []
     before: Sequence[int] = ()
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):
@@ -225,8 +228,8 @@ def _group_alike(
 
 
 def common_prefix_length(prompts: Prompts) -> int:
-    """Returns how many tokens all ``prompts`` have in common at their beginning, at most the length
-    of the shortest prompt minus one."""
+    """Returns the number of tokens at the beginning that all ``prompts`` share. It is at most the
+    length of the shortest prompt minus one."""
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
         if position >= shortest - 1 or len(set(tokens)) > 1:
@@ -237,8 +240,8 @@ def common_prefix_length(prompts: Prompts) -> int:
 def _pad_left(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns ``prompts`` as ids and mask [rows, longest], padded on the left with the id
-    ``pad``."""
+    """Returns ``prompts`` as token ids and mask [rows, longest]. They are padded on the left with
+    the token ``pad``."""
     ids, mask = pad_rows([prompt[::-1] for prompt in prompts], pad)
     return ids.flip(1).to(model.device), mask.flip(1).to(model.device)
 
@@ -247,10 +250,10 @@ def _pad_left(
 
 
 class SeededSampling(LogitsProcessor):
-    """Samples each row with its own temperature, nucleus and seed, although ``generate`` decodes
-    greedily.
+    """A logits processor that samples each row with the temperature, ``top_p`` and seed of its
+    request. ``generate`` itself must decode greedily.
 
-    Adds Gumbel noise to the logits. The argmax of logits plus Gumbel noise is a draw from their
+    Gumbel noise is added to the logits. The token with the highest sum is then a draw from their
     softmax (Gumbel, 1954). A request without a seed has seed 0.
     """
 
@@ -271,8 +274,8 @@ class SeededSampling(LogitsProcessor):
 
 
 def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities add up
-    to ``top_p``."""
+    """Returns ``logits`` in which only the most likely tokens are left, those whose probabilities
+    first add up to ``top_p``. All other logits are -inf."""
     if top_p >= 1:
         return logits
     likeliest, ids = logits.sort(descending=True)
@@ -285,10 +288,12 @@ def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class Penalties(LogitsProcessor):
-    """Lowers the logits of tokens that an answer already contains, as OpenAI and vLLM do.
+    """A logits processor that lowers the logits of tokens that an answer already contains, as
+    OpenAI and vLLM do.
 
-    Subtracts the request's ``presence_penalty`` once, and ``frequency_penalty`` for each time that
-    the answer contains the token. Tokens of the prompt do not count.
+    A request's ``presence_penalty`` is subtracted once, and its ``frequency_penalty`` for each time
+    that the answer contains the token. Tokens of the prompt do not count. ``prompt``: the number of
+    columns before the answers.
     """
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
@@ -307,8 +312,9 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """Makes row i write JSON that fits ``schemas[i]``, and then end. None allows any text.
-    ``thinks``: whether a row may first write thoughts. One object is for one call of ``generate``.
+    """A logits processor that makes each row write JSON of its schema and then end. ``schemas``:
+    one for each row. None allows any text. ``thinks``: whether a row may write thoughts first. An
+    object is for one call of ``generate``.
 
     Raises MissingExtraError without llguidance, and ConfigError if llguidance does not support the
     tokenizer.
@@ -346,7 +352,8 @@ class GrammarMask(LogitsProcessor):
         return scores.masked_fill(mask, float("-inf"))
 
     def _start(self, words: int) -> None:
-        """Makes a matcher for each row. ``words``: the number of logits."""
+        """Makes the object that checks the grammar of each row. ``words``: the size of the
+        vocabulary."""
         from llguidance import LLMatcher
 
         view = _tokenizer_view(self.tokenizer, words)
@@ -360,7 +367,8 @@ class GrammarMask(LogitsProcessor):
             self.matchers.append(matcher)
 
     def _advance(self, input_ids: torch.Tensor) -> None:
-        """Passes the last token of each row to its matcher. ``input_ids`` [rows, columns]."""
+        """Tells the checker of each row the last token of the row. ``input_ids`` has the shape
+        [rows, columns]."""
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
             matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():
@@ -376,8 +384,8 @@ class GrammarMask(LogitsProcessor):
 
 @lru_cache(maxsize=4)
 def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
-    """Returns the tokenizer in llguidance's form, which takes about a second to build. ``words``:
-    the number of logits."""
+    """Returns ``tokenizer`` in the form that llguidance needs. This takes about a second.
+    ``words``: the size of the vocabulary."""
     from llguidance.hf import from_tokenizer
 
     # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).

@@ -1,12 +1,14 @@
-"""Likelihoods of token sequences; the beginnings that they share are read once.
+"""Likelihoods of token sequences. A beginning that they share is computed once.
 
-The sequences of a group form a tree. Its *spine*, the longest prefix, goes through the model in one
-causal pass that leaves a key-value cache. All other tokens follow, packed, in passes whose mask
-lets each token see its own ancestors only. Every distinct token is computed once, with logits only
-where the next token is scored. No copy of the cache is needed per continuation, and all turns of a
-dialogue go in one tree. The model's own forward computes the logits, so scaling and soft caps after
-its last layer apply. The numbers equal the plain loop (one pass per sequence) if a model accepts
-such a mask: see TESTED.
+The sequences of a group form a tree. Its *spine* is the longest prefix. The model reads it in one
+causal pass, which leaves a key-value cache. All other tokens follow in packed passes. Their
+attention mask lets each token see only the tokens before it in its own sequence. So every distinct
+token is computed once, and the cache is never copied. Logits are computed only where the next token
+is scored.
+
+The model's own forward computes the logits, so scaling and soft caps after its last layer apply. If
+a model accepts such a mask, the numbers equal those of one pass for each sequence. ``TESTED`` lists
+the architectures for which this was checked.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ LOGIT_ROWS = 512
 @dataclass(slots=True)
 class Tree:
     """The distinct tokens of a group of sequences, as the nodes of a tree. The first ``base`` nodes
-    are the spine. After them come the other tokens, parents before children.
+    are the spine, the longest prefix. The other nodes follow, each after its parent.
 
-    ``parents``: the parent of each node, -1 if there is none. ``depths``: the position of each node
-    in its text. ``paths``: the nodes of each sequence.
+    ``tokens``: the token id of each node. ``parents``: the parent of each node, or -1. ``depths``:
+    the position of each node in its sequence. ``paths``: the nodes of each sequence, in order.
     """
 
     base: int
@@ -57,8 +59,8 @@ class Tree:
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """Returns the tree of the tokens of ``sequences``. Its spine is the longest prefix that is not
-    scored."""
+    """Returns the tree of the tokens of ``sequences``. Its spine is the longest of their prefixes,
+    the tokens before the scored part."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -85,8 +87,8 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def tree_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields the nodes of ``tree`` beyond its spine, in passes of about ``limit`` tokens. A subtree
-    stays in one pass, parents before children."""
+    """Yields the nodes of ``tree`` that are not in the spine, in lists for one pass each. A list
+    has about ``limit`` nodes, and more if a single subtree does. A subtree is never divided."""
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -109,11 +111,12 @@ def tree_logprobs(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns two lists with an entry for each of ``sequences``: the log-probability of each scored
-    token [tokens], and with ``joint`` the sum over its prefix (None without).
+    """Returns the log-probability of each scored token [tokens], for each of ``sequences``. The
+    second list has the summed log-probability of each prefix if ``joint`` is true, and None if it
+    is not.
 
-    The sum leaves out the first token, which has no log-probability. ``limit``: about how many
-    tokens a masked pass has. None suits the device of ``model``.
+    The first token of a prefix is not in the sum, because it has no log-probability. ``limit``:
+    about how many tokens a masked pass has. None is the default for the device of ``model``.
     """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
@@ -153,8 +156,8 @@ def tree_logprobs(
 def _scored_children(
     tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
 ) -> dict[int, list[int]]:
-    """Returns {node: its children whose log-probability is needed}. With ``joint`` this includes
-    the children in prefixes."""
+    """Returns {node: those of its children whose log-probability is needed}. With ``joint`` these
+    include tokens of prefixes."""
     nodes: set[int] = set()
     for path, sequence in zip(tree.paths, sequences, strict=True):
         nodes.update(path[_first_scored(sequence, joint) :])
@@ -165,8 +168,8 @@ def _scored_children(
 
 
 def _first_scored(sequence: TokenSequence, joint: bool) -> int:
-    """Returns the index of the first token that needs a log-probability. It is the first token of
-    the scored part. With ``joint`` it is 1, because token 0 has no log-probability."""
+    """Returns the index of the first token whose log-probability is needed. It is where the scored
+    part begins. With ``joint`` it is 1, because token 0 has no log-probability."""
     if joint:
         return 1
     return sequence.start
@@ -180,8 +183,9 @@ def _read_nodes(
     cache: Any,
     **inputs: Any,
 ) -> tuple[dict[int, float], Any]:
-    """Runs ``model`` on the tokens of ``nodes``. Returns the log-probability of each of their
-    scored children, and the extended ``cache``."""
+    """Runs ``model`` on the tokens of ``nodes``. Returns {child: log-probability} for the children
+    of these nodes in ``scored_children``, and the extended ``cache``. ``inputs``: further arguments
+    of the model."""
     token_ids = torch.tensor(tree.tokens, device=model.device)
     rows: list[int] = []  # the nodes with scored children
     children: list[int] = []
@@ -203,9 +207,9 @@ def _read_nodes(
 def _tree_masks(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Returns the additive attention mask [1, 1, pass, spine + pass] with which each of ``nodes``
-    sees its ancestors and itself. In a layer with a sliding window it sees only those within the
-    window. Returns a mask for each kind of layer if the model has several kinds."""
+    """Returns the additive attention mask [1, 1, nodes, spine + nodes] of a pass. With it each of
+    ``nodes`` sees itself and its ancestors. In a layer with a sliding window it sees only the
+    ancestors in the window. If the model has several kinds of layers, returns one mask for each."""
     base = tree.base
     column_of = {node: column for column, node in enumerate(nodes, start=base)}
     visible = np.zeros((len(nodes), base + len(nodes)), dtype=bool)
@@ -239,8 +243,7 @@ def _tree_masks(
 def plain_logprobs(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the same as ``tree_logprobs``, but with one forward pass for each of
-    ``sequences``."""
+    """Returns the same as ``tree_logprobs``, from one forward pass for each of ``sequences``."""
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
@@ -262,8 +265,9 @@ def plain_logprobs(
 def logits_and_output(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
-    """Runs ``model`` on one sequence ``ids`` [1, n]. Returns its logits [len(rows), vocabulary] in
-    fp32 at the positions ``rows``, and the whole output of the model."""
+    """Runs ``model`` on one sequence ``ids`` [1, n]. Returns the logits [len(rows), vocabulary] in
+    fp32 at the positions ``rows``, and the whole output of the model. ``settings``: further
+    arguments of the model."""
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes_argument(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
@@ -273,8 +277,8 @@ def logits_and_output(
 
 
 def cache_name(model: PreTrainedModel) -> str:
-    """Returns the name of the key-value cache in the inputs and outputs of ``model``, which depends
-    on the version of transformers."""
+    """Returns the name that the key-value cache has in the inputs and outputs of ``model``. It
+    depends on the version of transformers."""
     return "cache" if takes_argument(model, "cache") else "past_key_values"
 
 
@@ -318,8 +322,8 @@ _SLIDING = "sliding_attention"
 
 
 def context_length(config: PreTrainedConfig) -> int:
-    """Returns the context length in tokens from ``config`` of transformers. Returns 1,000,000 if it
-    has none."""
+    """Returns the context length in tokens that ``config`` of a transformers model states. Returns
+    1,000,000 if it states none."""
     decoder = config.get_text_config(decoder=True)
     for name in _CONTEXTS:
         size = getattr(decoder, name, None)
@@ -329,16 +333,16 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether a model with ``config`` is tested with tree attention and with padded
-    prompts."""
+    """Returns whether tree attention and padded prompts were tested with the architecture of
+    ``config`` and with its attention implementation (``TESTED``)."""
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
 
 def can_share_prefix(config: PreTrainedConfig) -> bool:
     """Returns whether the prompts of a batch may share the key-value cache of a common beginning.
-    True for a tested ``config`` without sliding windows, whose positions do not depend on the
-    length of the text."""
+    They may if the architecture of ``config`` is tested (is_tested), if it has no sliding windows,
+    and if its positions do not depend on the length of the text."""
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
     # One mapping for the model, or one for each kind of layer.
@@ -350,8 +354,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns the sliding window in tokens of each kind of layer in ``config``. None is a layer
-    without a window."""
+    """Returns the sliding window in tokens of each kind of layer in ``config``. A layer without a
+    window has None."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

@@ -44,9 +44,9 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
-    """Loads the language model of ``config`` with transformers: a causal or an encoder-decoder
-    model. Code that comes with a model is never run. Raises NotAvailableError if it cannot be
-    loaded, and ConfigError for a setting that does not fit."""
+    """Returns the language model that ``config`` names, loaded with transformers: a causal or an
+    encoder-decoder model. Code that comes with a model is never run. Raises NotAvailableError if
+    the model cannot be loaded, and ConfigError for a setting that does not fit it."""
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,
@@ -114,13 +114,14 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 class LocalModel(TokenModel):
     """A causal language model of transformers with its tokenizer.
 
-    Only the architectures in likelihood.TESTED generate in batches, and share a prefix between
-    continuations. Other models read one sequence at a time. ``shared``: False also scores each
-    continuation in a pass of its own, for comparison.
+    If the architecture is tested (likelihood.TESTED), answers are generated in batches, and a
+    prefix that continuations share is computed once. With any other architecture the model reads
+    one sequence at a time. ``shared``: whether continuations share their prefix. None means that
+    those of tested architectures do.
 
-    ``token_budget``: the maximum number of padded tokens in a batch of answers. ``context``: a
-    lower context length than the model's. ``weights``: a hash of the files that the model was
-    loaded from. None hashes its parameters.
+    ``token_budget``: the maximum number of tokens in a batch of answers, with padding. ``context``:
+    a lower context length than the model's. ``thinking``: the maximum number of tokens of thinking
+    (TokenModel). ``weights``: a hash of the model's files. None hashes its parameters instead.
     """
 
     def __init__(
@@ -159,8 +160,8 @@ class LocalModel(TokenModel):
         return completions
 
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
-        """Returns ``row`` as the answer to ``request``. ``prompt``: the number of tokens of the
-        prompt."""
+        """Returns ``row`` as the answer to ``request``. ``prompt``: the length of the prompt in
+        tokens."""
         finish: Finish = "length"
         if row.ended:
             finish = "stop"
@@ -174,8 +175,8 @@ class LocalModel(TokenModel):
     def _generate_rows(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Row]:
-        """Generates an answer to each of ``prompts``. No answer depends on the other prompts of its
-        batch."""
+        """Returns an answer to each of ``prompts``. An answer does not depend on which prompts
+        share its batch."""
 
         def written(batch: Sequence[int]) -> list[Row]:
             return generate_rows(

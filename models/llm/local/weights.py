@@ -1,4 +1,4 @@
-"""Finds a model's weights and tokenizer; an embedded GGUF file is converted once."""
+"""Finds a model's weights and tokenizer. Converts an embedded GGUF file at its first use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from medal_judges.storage.files import build_once, cache_folder
 
 
 def model_path(model: str) -> str:
-    """Returns the folder or hub id of ``model`` that transformers can load. Converts an
-    ``embedded:`` model at its first use.
+    """Returns a folder or hub id that transformers can load. An ``embedded:`` model is converted at
+    its first use.
 
-    Raises ConfigError for a GGUF file, because a tokenizer built from one may split text
-    differently from the model's own.
+    Raises ConfigError if ``model`` is a GGUF file. A tokenizer built from such a file may split
+    text in another way than the model's own.
     """
     if model.lower().endswith(".gguf"):
         raise ConfigError(
@@ -32,16 +32,16 @@ def model_path(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns the name of ``model`` for signatures: the last part of a folder's path. Any other
-    name keeps all but its colons, which become slashes."""
+    """Returns the name of ``model`` for signatures. The name of a folder is the last part of its
+    path. In any other name, colons become slashes."""
     return (
         Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
     )
 
 
 def convert_gguf(file: Path) -> Path:
-    """Converts the GGUF ``file`` to a folder with safetensors and tokenizer at its first use, and
-    returns the folder. Raises MissingExtraError without the package ``gguf``."""
+    """Returns a folder with the model in the GGUF ``file``, as safetensors with a tokenizer. The
+    file is converted at its first use. Raises MissingExtraError without the package ``gguf``."""
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
     return build_once(folder, partial(_write_from_gguf, file))

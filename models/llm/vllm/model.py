@@ -1,8 +1,8 @@
 """Language models in vLLM's engine, in this process (extra ``vllm``).
 
-Prompts are token ids of the same chat template as for transformers, not ``LLM.chat``'s: a dialogue
-gives the same tokens with both backends, a turn cannot forge the template's marks, and there is
-exactly one beginning-of-sequence token.
+Prompts are token ids, from the same chat template as with transformers. ``LLM.chat`` of vLLM is not
+used. So a dialogue has the same tokens with both backends, a turn cannot forge the template's
+special tokens, and there is exactly one beginning-of-sequence token.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
-    """Returns the arguments of ``vllm.LLM`` for ``config``. Raises ConfigError if ``config.engine``
-    sets one that is fixed here."""
+    """Returns the arguments with which ``vllm.LLM`` is started for ``config``. Raises ConfigError
+    if ``config.engine`` sets an argument that this function sets itself."""
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
@@ -91,8 +91,9 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
 
 def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
-    """Returns ``request`` as vLLM's SamplingParams. A request without a seed has seed 0. If the
-    model thinks first (``thinks``), the schema of the request is not enforced."""
+    """Returns ``request`` as vLLM's SamplingParams. A request without a seed has seed 0.
+    ``thinks``: whether the model thinks before it answers. If so, the schema of the request is not
+    enforced."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -111,10 +112,10 @@ def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
 
 
 def prompt_params(*, read_cache: bool) -> Any:
-    """Returns vLLM's SamplingParams for the log-probabilities of a prompt's tokens.
+    """Returns SamplingParams with which vLLM returns the log-probabilities of a prompt's tokens.
 
-    ``read_cache``: whether vLLM may read the prompt from its prefix cache. Tokens that it reads
-    there get no log-probability.
+    ``read_cache``: whether vLLM may take the beginning of the prompt from its prefix cache. The
+    tokens that it takes from there have no log-probability.
     """
     from vllm import SamplingParams
 
@@ -187,8 +188,8 @@ class VllmModel(TokenModel):
         )
 
     def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
-        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params``:
-        SamplingParams of each prompt."""
+        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params``: the
+        SamplingParams for each prompt."""
         if not prompts:
             return []
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -198,13 +199,13 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation of each of ``groups``. ``joint``: whether to
+        """Returns the likelihood of each continuation in each of ``groups``. ``joint``: whether to
         also set ``prefix_logprob``.
 
-        A prefix that continuations share is computed once: each distinct prefix is written to
-        vLLM's prefix cache first, and then its continuations are scored with the cache. A
-        continuation whose own tokens are in the cache gets no log-probability for them. It is
-        scored again without the cache.
+        A prefix that continuations share is computed once. First one continuation of each distinct
+        prefix is scored, which writes the prefix to vLLM's cache. Then the others are scored with
+        the cache. If the cache also has scored tokens of a continuation, vLLM gives them no
+        log-probability, and the continuation is scored again without the cache.
         """
         sequences = list(map(self.to_sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
@@ -233,8 +234,9 @@ class VllmModel(TokenModel):
         read_cache: bool,
         joint: bool,
     ) -> dict[int, Likelihood]:
-        """Scores the sequences at ``indices`` once. Returns {index: likelihood}, without those
-        whose scored tokens came from vLLM's prefix cache."""
+        """Scores those ``sequences`` whose indices are in ``indices``. Returns {index: likelihood}.
+        A sequence is not in the result if one of its scored tokens came from vLLM's prefix
+        cache."""
         params = prompt_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
         likelihoods = {}
@@ -258,8 +260,8 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``, from vLLM's ``output``. Returns
-    None if a scored token came from the prefix cache.
+    """Returns the likelihood of the scored part of ``sequence``, read from vLLM's ``output``.
+    Returns None if a token to score came from the prefix cache.
 
     ``joint``: whether to also set ``prefix_logprob``. Log-probabilities are counted from the end,
     because vLLM may leave out cached tokens.

@@ -116,8 +116,8 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of a run. ``total`` is the number of judgements, ``scored`` of those that have all
-    scores, and ``resumed`` of those that an earlier run computed.
+    """Counts of a run. ``total`` is the number of judgements. ``scored`` of them have all scores,
+    and ``resumed`` of them are from an earlier run.
 
     A judgement without a score is ``transient`` if the failure may pass, such as a time-out. The
     same command tries it again. It is ``lasting`` if the failure would repeat. Then only

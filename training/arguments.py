@@ -202,10 +202,11 @@ def argument_defaults(
     """Returns a run's own defaults, which replace those of transformers. ``chosen`` are the
     arguments that the user has set.
 
-    ``validated`` says whether the run has validation rows. With them a run validates and saves
-    after each epoch, and keeps the best weights. Without them it saves after each epoch. A chosen
-    ``eval_steps`` or ``save_steps`` sets the number of steps in place of the epoch. Two checkpoints
-    are kept. A batch has dialogues of similar length. bf16 is on if the GPU supports it.
+    ``validated`` says whether the run has validation rows. If it has, it validates and saves after
+    each epoch, and keeps the best weights. If it has none, it only saves after each epoch. If
+    ``eval_steps`` or ``save_steps`` is chosen, it does so after that number of steps instead. Two
+    checkpoints are kept. A batch has dialogues of similar length. bf16 is on if the GPU supports
+    it.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {

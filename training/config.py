@@ -1,4 +1,4 @@
-"""The settings of a training run, in one typed object; an unknown key is an error."""
+"""The settings of a training run, in one typed object. An unknown key is an error."""
 
 from __future__ import annotations
 

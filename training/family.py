@@ -1,6 +1,5 @@
-"""What a run passes to the training function of a family. A family is a function ``fit(rows,
-trainer)`` that returns the trained judge (training/config.py). A run knows nothing more about
-it."""
+"""What a run passes to the training function of a family of judges. This function, ``fit(rows,
+trainer)``, returns the trained judge (training/config.py)."""
 
 from __future__ import annotations
 
@@ -14,9 +13,10 @@ from medal_judges.training.config import TrainConfig
 class FamilyTrainer:
     """The settings with which a family trains a judge.
 
-    ``config`` are the settings of the run, with those of the family in ``config.model``.
-    ``dimensions`` are the dimensions that have labels. ``overwrite`` removes the checkpoints of an
-    earlier run. A judge with a network is trained by ``fit_by_steps`` (training/steps.py).
+    ``config`` holds the settings of the run, with the family's settings in ``config.model``.
+    ``dimensions`` are the dimensions to learn, those that have labels. ``overwrite`` says whether
+    to remove the checkpoints of an earlier run. A judge with a network is trained by
+    ``fit_by_steps`` (training/steps.py).
     """
 
     config: TrainConfig

@@ -1,4 +1,4 @@
-"""Trains a judge; the same as ``medal train``, for launchers.
+"""Trains a judge, as ``medal train`` does. For launchers.
 
     accelerate launch --config_file configs/accelerate/gpu8.yaml training/train.py \\
         --config modernbert_medal_regression

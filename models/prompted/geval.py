@@ -1,4 +1,4 @@
-"""G-Eval: criteria, evaluation steps, and the expected rating (Liu et al., 2023); GPTScore."""
+"""G-Eval: criteria, evaluation steps, and the expected rating (Liu et al., 2023). Also GPTScore."""
 
 from __future__ import annotations
 

@@ -187,9 +187,10 @@ def folds_of(
     fit on, and the rows to measure on.
 
     The first ``train`` examples are training rows, the others are validation rows. With validation
-    rows there is one fold. Without them, the training rows are divided into five folds, or into one
-    for each chatbot (``fold_by`` of ``model``). Rows of one group are in one fold. ``seed`` divides
-    the groups. The list is empty if there is only one group.
+    rows there is one fold. Without them, ``fold_by`` of ``model`` says how the training rows are
+    divided: into five folds, which never divide a group of rows, or into one fold for each chatbot.
+    ``seed`` decides which groups are in which fold. The list is empty if there is only one group or
+    chatbot.
     """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]

@@ -103,7 +103,7 @@ def _answers(
 ) -> list[tuple[list[int], list[int]]]:
     """Returns a pair of token ids (prompt, answer) for each question of ``judge`` whose dimensions
     all have a label in ``example``. ``request`` holds the dialogue of ``example``. Raises
-    ConfigError if there are labels, but no question has all of its own."""
+    ConfigError if the example has labels, but not all labels of any question."""
     units: dict[str, float] = {}
     lacking = []
     for dimension in judge.dimensions:
@@ -125,7 +125,8 @@ def _answers(
 
 
 class AnswerCollator(JudgeCollator):
-    """Makes a batch of B rows, each a prompt with its answer, padded to the length T.
+    """A collator that makes a batch of B rows, each a prompt with its answer, padded to the length
+    T.
 
     ``input_ids`` and ``attention_mask`` have the shape [B, T]. ``logits_to_keep`` [P] are the
     positions that are followed by a token of an answer, in one row or more. ``labels`` [B, P] are

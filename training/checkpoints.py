@@ -63,7 +63,7 @@ def checkpoint_to_resume(
     the ``run_record`` of the current run. Raises MedalError if the checkpoints are of a run with
     another record."""
     checkpoints = list(folder.glob("checkpoint-*"))
-    readable = [path for path in checkpoints if is_whole(path)]
+    readable = [path for path in checkpoints if is_complete(path)]
     for path in set(checkpoints).difference(readable):
         logger.warning("%s is not whole and is not used", path)
     if not readable:
@@ -74,7 +74,7 @@ def checkpoint_to_resume(
     return newest
 
 
-def is_whole(checkpoint: Path) -> bool:
+def is_complete(checkpoint: Path) -> bool:
     """Returns whether ``checkpoint`` is complete. It is if trainer_state.json can be read, because
     the Trainer writes that file last."""
     try:

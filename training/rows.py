@@ -105,7 +105,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         if not entry_rows.rows:
             continue
         entry, rows = entry_rows.entry, entry_rows.rows
-        names = dimension_names(entry, label_scales(rows), rubric)
+        names = dimension_by_label(entry, label_scales(rows), rubric)
         maps = maps_by_source.setdefault(source_name(entry.source), {})
         for label in names:
             if label not in maps and entry_rows.part != "test":
@@ -200,7 +200,7 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
     return scales
 
 
-def dimension_names(
+def dimension_by_label(
     entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
     """Returns a mapping from each label that ``entry`` uses to a dimension of the judge. ``labels``

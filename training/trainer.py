@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # -- data ------------------------------------------------------------------------------------------
 
 
-def judge_dataset(
+def tokenized_dataset(
     judge: SequenceJudge,
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
@@ -133,7 +133,7 @@ class JudgeTrainer(Trainer):
     step is divided into batches and processes.
     """
 
-    dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
+    dataset: Callable[..., Dataset] = staticmethod(tokenized_dataset)
     measures = True  # validation has statistics beside the loss
 
     def __init__(

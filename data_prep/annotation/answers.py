@@ -98,7 +98,7 @@ def _find_misplacement(answer: Answer, project: Project) -> str | None:
             f"type the name, or pass --name {quote(answer.annotator)}=NAME"
         )
     if assigned and answer.key not in assigned[answer.annotator]:
-        return f"{answer.key} was not assigned to {answer.annotator!r}; check_answers the name"
+        return f"{answer.key} was not assigned to {answer.annotator!r}. Check the name"
     return None
 
 

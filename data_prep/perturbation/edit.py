@@ -105,12 +105,15 @@ def insert_sentence(
     cut = cuts[round(position * (len(cuts) - 1))]
     styled = match_style(sentence, text)
     line_end = "\n" in text
-    return append_text(
-        append_text(text[:cut], styled, lang, line_end), text[cut:], lang, line_end
+    return append_sentence(
+        append_sentence(text[:cut], styled, lang, line_end),
+        text[cut:],
+        lang,
+        line_end,
     )
 
 
-def append_text(
+def append_sentence(
     left: str,
     right: str,
     lang: str,
@@ -135,7 +138,7 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
     gets a full stop if it ends without punctuation."""
     text = ""
     for part in parts:
-        text = append_text(text, part, lang)
+        text = append_sentence(text, part, lang)
     return text
 
 

@@ -35,7 +35,7 @@ from medal_judges.data_prep.perturbation.edit import (
     Donors,
     Edit,
     Split,
-    append_text,
+    append_sentence,
     content_words,
     has_words,
     insert_sentence,
@@ -361,7 +361,9 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
         text = texts[target]
 
         def with_neighbour(added: str) -> str:
-            pair = append_text(again, match_style(added, text), edit.lang, "\n" in text)
+            pair = append_sentence(
+                again, match_style(added, text), edit.lang, "\n" in text
+            )
             return text.replace(again, pair, 1)
 
         edit.replace_turn(target, with_neighbour(again), with_neighbour(control))

@@ -18,7 +18,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.perturbation.edit import (
     CannotInject,
     Donors,
-    append_text,
+    append_sentence,
     join_sentences,
     split_sentences,
     with_contents,
@@ -109,7 +109,7 @@ def lengthen_answers(dialogue: Dialogue, rng: Random) -> Dialogue:
     contents = {}
     for i in dialogue.assistant_turns:
         padding = _neutral_text(dialogue, rng, count)
-        contents[i] = append_text(dialogue.turns[i].content, padding, dialogue.lang)
+        contents[i] = append_sentence(dialogue.turns[i].content, padding, dialogue.lang)
     return with_contents(dialogue, contents)
 
 
@@ -121,7 +121,9 @@ def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
         question = dialogue.turns[i - 1].content.strip()[:_MOST_QUOTED]
         if frame and i > 0 and question:
             quoted = frame.format(text=question)
-            contents[i] = append_text(quoted, dialogue.turns[i].content, dialogue.lang)
+            contents[i] = append_sentence(
+                quoted, dialogue.turns[i].content, dialogue.lang
+            )
     return with_contents(dialogue, contents)
 
 
@@ -202,7 +204,7 @@ class TextInsertion(Config):
         left, right = content, new
         if self.place == "start":
             left, right = new, content
-        return append_text(left, right, lang, "\n" in new)
+        return append_sentence(left, right, lang, "\n" in new)
 
 
 def disguise(text: str, how: Hidden) -> str | None:

@@ -144,7 +144,7 @@ class CoverageError(MedalError):
     exit_code = 3
 
 
-def install_command(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """Returns the sentence for a user who lacks the optional dependencies ``extra``. It has the pip
     command, which is run in a checkout because no package index has this package."""
     return f"Type in a checkout of medal_judges: pip install '.[{extra}]'"
@@ -156,7 +156,7 @@ class MissingExtraError(MedalError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            hint=install_command(extra),
+            hint=install_hint(extra),
         )
 
 

@@ -12,7 +12,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import (
     RunRows,
-    dimension_names,
+    dimension_by_label,
     fit_unit_map,
     label_scales,
     load_rows,
@@ -62,7 +62,7 @@ def row(
 
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s.jsonl", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
-    names = dimension_names(one, label_scales(rows), ["overall"])
+    names = dimension_by_label(one, label_scales(rows), ["overall"])
     maps = {n: fit_unit_map(one, rows, n) for n in names}
     made = [to_example(r, one, names, maps, {}) for r in rows]
     return [each.targets["overall"] for each in made]  # type: ignore[misc]

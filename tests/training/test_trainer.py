@@ -17,7 +17,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.trainer import JudgeTrainer, judge_dataset
+from medal_judges.training.trainer import JudgeTrainer, tokenized_dataset
 
 from ..conftest import WORDS
 from ..talks import talk
@@ -78,7 +78,7 @@ def trained(
     settings |= {"train_sampling_strategy": "sequential", "save_strategy": "no"}
     settings |= {"logging_steps": 1} | args
     judge = judge_on(base)
-    data = judge_dataset(judge, examples())
+    data = tokenized_dataset(judge, examples())
     arguments = training_arguments(settings, folder, seed=0, validated=False)
     trainer = JudgeTrainer(judge, arguments, train_dataset=data)
     trainer.train()
@@ -126,7 +126,7 @@ def test_the_loss_is_the_mean_over_examples(base: Path, tmp_path: Path) -> None:
             errors = [(named[name] - value) ** 2 for name, value in row.targets.items()]
             total += sum(errors)
     wanted = total / len(rows)
-    data = judge_dataset(judge, rows)
+    data = tokenized_dataset(judge, rows)
     arguments = training_arguments(
         {"per_device_eval_batch_size": 3, "eval_strategy": "epoch"},
         tmp_path,
@@ -140,8 +140,8 @@ def test_the_loss_is_the_mean_over_examples(base: Path, tmp_path: Path) -> None:
 def trainer_of(base: Path, folder: Path, **options: Any) -> JudgeTrainer:
     judge = judge_on(base)
     arguments = training_arguments({}, folder, seed=0, validated=True)
-    options = {"train_dataset": judge_dataset(judge, examples()), **options}
-    options.setdefault("eval_dataset", judge_dataset(judge, examples(9)))
+    options = {"train_dataset": tokenized_dataset(judge, examples()), **options}
+    options.setdefault("eval_dataset", tokenized_dataset(judge, examples(9)))
     return JudgeTrainer(judge, arguments, **options)
 
 
@@ -153,7 +153,7 @@ def test_figures_are_those_of_the_rows_that_are_evaluated(
     rows = examples(24)[::-1]
     for row in rows:
         row.source = "a"
-    dataset = judge_dataset(trainer.judge, rows)
+    dataset = tokenized_dataset(trainer.judge, rows)
     found = trainer.evaluate(dataset)
     scores = [
         j.scores["overall"] for j in trainer.judge.score([row.dialogue for row in rows])
@@ -165,7 +165,7 @@ def test_figures_are_those_of_the_rows_that_are_evaluated(
     assert predicted.metrics is not None
     assert predicted.metrics["test_spearman/overall"] == pytest.approx(wanted, abs=1e-6)
     both = trainer.evaluate(
-        {"all": dataset, "few": judge_dataset(trainer.judge, rows[:9])}
+        {"all": dataset, "few": tokenized_dataset(trainer.judge, rows[:9])}
     )
     assert both["eval_all_spearman/overall"] == pytest.approx(wanted, abs=1e-6)
     assert "eval_few_loss" in both
@@ -215,7 +215,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -
         seed=0,
         validated=False,
     )
-    data = judge_dataset(judge, examples())
+    data = tokenized_dataset(judge, examples())
     with pytest.raises(MedalError, match="loss is nan at step 1") as caught:
         JudgeTrainer(judge, arguments, train_dataset=data).train()
     assert "args.learning_rate" in str(caught.value)

@@ -289,7 +289,7 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 
 @reader("turns", "one turn a row", is_turn)
-def weighted_turns(row: Row) -> Fields:
+def read_turns(row: Row) -> Fields:
     """Returns the fields of ``row``, a chat that ``merge_turns`` put together from rows of one turn
     each."""
     return row.line(row.take("messages"))

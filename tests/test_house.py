@@ -15,7 +15,7 @@ from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 248_936,  # 250,000
+    "tokens": 248_870,  # 250,000
     "density": 8.2,
     "vague": 0.2,
     "branchy_functions": 2,
@@ -26,17 +26,17 @@ LIMITS = {
 }
 # Room: its tokens.
 ROOM_LIMITS = {
-    "data": 28_101,  # 25,000
-    "models": 75_246,  # 74,000
+    "data": 28_100,  # 25,000
+    "models": 75_239,  # 74,000
     "inference": 8_983,  # 10,500
     "training": 17_499,  # 17,500
-    "eval": 48_155,  # 52,000
+    "eval": 48_146,  # 52,000
     "stats": 11_641,  # 12,000
     "report": 5_467,  # 5,500
-    BASE: 13_374,  # 12,500
-    "cli": 10_464,  # 10,000
-    "integrations": 2_967,  # 3,000
-    "data_prep": 27_039,  # 28,000
+    BASE: 13_364,  # 12,500
+    "cli": 10_462,  # 10,000
+    "integrations": 2_948,  # 3,000
+    "data_prep": 27_021,  # 28,000
 }
 # What a person must know.
 SURFACE_LIMITS = {
@@ -45,10 +45,10 @@ SURFACE_LIMITS = {
     "tests_lines": 28_746,  # 30,000
     "benchmarks_lines": 3_499,  # 3,500
     "examples_lines": 296,
-    "doc_words": 33_350,  # 34,000
+    "doc_words": 33_144,  # 34,000
     "docs_tokens": 2_393,
-    "yaml_lines": 7_920,
-    "template_bytes": 32_201,
+    "yaml_lines": 7_919,
+    "template_bytes": 32_196,
 }
 READING_PANEL = "Reading"
 OPTIONS_LIMIT = 12  # 12

@@ -158,7 +158,7 @@ class TranslationRunner(JobRunner[Translation]):
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(
             judge="translation",
-            revision=content_hash([decoding, dict(llm.fingerprint())]),
+            revision=content_hash([decoding, dict(llm.identity())]),
             base=llm.name,
             prompt=content_hash(self.prompt.model_dump()),
             version=__version__,
@@ -173,9 +173,12 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Translates all of ``translations``. Continues from the journal of an earlier run beside
-        the file ``out``, and tries translations again that failed in it. ``overwrite`` discards the
-        journal. ``progress`` is called with the number of finished translations.
+        """Sets the text of each of ``translations`` and writes all answers to a journal beside the
+        file ``out``. It does not write ``out``.
+
+        Answers in the journal of an earlier run are used again. Translations that failed in that
+        run are tried again. ``overwrite`` discards the journal. ``progress`` is called with the
+        number of finished translations.
 
         Raises MedalError if two translations have the same id, or if ``out`` exists without a
         journal. Raises MedalError if the journal was made with another model, prompt or decoding.

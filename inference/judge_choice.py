@@ -143,15 +143,16 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the choice of the judge ``name``: a shipped name, a YAML file, a folder, or a hub id.
+    """Returns the judge ``name``, not yet loaded. ``name`` is a shipped name, a YAML file, a
+    folder, or a hub id.
 
     ``overrides`` are texts of the form ``field=value``. For a member of a saved hybrid the form is
     ``member.field=value``. ``device`` and ``dtype`` are for the judge's model. ``revision`` is a
     hub revision. It may also follow the hub id, as ID@REVISION.
 
-    Raises ConfigError for an override that the judge does not have. If a judge has no local model,
-    it also raises ConfigError for ``device`` and ``dtype``. With ``strict=False`` it ignores these
-    two, for a command in which they apply to several judges.
+    Raises ConfigError for an override that the judge does not have. Raises ConfigError if
+    ``device`` or ``dtype`` is given for a judge without a local model. If not ``strict``, the two
+    are ignored instead.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")

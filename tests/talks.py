@@ -80,5 +80,5 @@ class ChatModel(LanguageModel):
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return sum(len(m.content) for m in messages) // 4
 
-    def fingerprint(self) -> Mapping[str, str]:
+    def identity(self) -> Mapping[str, str]:
         return {}

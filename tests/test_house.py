@@ -15,7 +15,7 @@ from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 248_870,  # 250,000
+    "tokens": 248_872,  # 250,000
     "density": 8.2,
     "vague": 0.2,
     "branchy_functions": 2,
@@ -33,7 +33,7 @@ ROOM_LIMITS = {
     "eval": 48_146,  # 52,000
     "stats": 11_641,  # 12,000
     "report": 5_467,  # 5,500
-    BASE: 13_364,  # 12,500
+    BASE: 13_366,  # 12,500
     "cli": 10_462,  # 10,000
     "integrations": 2_948,  # 3,000
     "data_prep": 27_021,  # 28,000
@@ -45,7 +45,7 @@ SURFACE_LIMITS = {
     "tests_lines": 28_746,  # 30,000
     "benchmarks_lines": 3_499,  # 3,500
     "examples_lines": 296,
-    "doc_words": 33_144,  # 34,000
+    "doc_words": 33_152,  # 34,000
     "docs_tokens": 2_393,
     "yaml_lines": 7_919,
     "template_bytes": 32_196,

@@ -90,9 +90,9 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns the facts about the rows that the judge in ``folder`` was trained on. A judge that
-    starts from its weights has learnt from these rows too. So its card and the leak check of medal
-    benchmark need these facts."""
+    """Returns what the judge in ``folder`` records about its training rows, one dict for each data
+    set: source, hash, number of rows, and more. A judge trained from its weights has learnt from
+    those rows too, so the card of the new judge and the leak check of medal benchmark use them."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]

@@ -174,10 +174,11 @@ class Measured:
 class Proof:
     """What nested cross-validation found about one dimension. ``count``: the number of rows.
 
-    ``fit``: the name of the fit that is chosen on all rows. ``line``: the fitted function.
-    ``lines``: how well the aligned judge and each baseline agree with people. ``base``: the name of
-    the better baseline, LINE or MEAN. ``gain``: the error of that baseline minus the error of the
-    aligned judge.
+    ``fit``: the name of the fit that is chosen on all rows. ``line``: that fit as a function of the
+    inputs. ``lines``: how well the aligned judge and each baseline agree with people, one entry for
+    each. ``base``: the name of the better of two baselines. LINE is the judge corrected by a
+    straight line, and MEAN is the mean label. ``gain``: the error of that baseline minus the error
+    of the aligned judge.
     """
 
     fit: str

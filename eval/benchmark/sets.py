@@ -141,7 +141,7 @@ def published_answers(
     judgements = []
     names: dict[str, str] = {}
     for row in rows:
-        labels = _labels_by_model(labeller, row)
+        labels = _labels_of_model(labeller, row)
         names |= {name: name for name in config.dimensions if name in labels}
         failure = None
         if not config.dimensions.keys() <= labels.keys():
@@ -165,7 +165,7 @@ def published_answers(
     return Answers(name, f"judge:{labeller}", judgements, names)
 
 
-def _labels_by_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
+def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
     """Returns the labels of ``row`` by the model ``labeller``, by dimension. They are in
     ``machine_labels`` (by dimension and model) or in ``earlier_labels`` (by ``medal label``, before
     people rated the row)."""

@@ -122,7 +122,7 @@ def metrics_of(
         reason = undefined_reason(aligned.people, aligned.judge)
     if reason is not None:
         return undefined_estimates(names, reason)
-    statistic = _statistic(aligned, kind, names)
+    statistic = _make_statistic(aligned, kind, names)
     if intervals:
         estimates = estimate_metrics(statistic, aligned.clusters, _UNDEFINED, names)
     else:
@@ -135,7 +135,7 @@ def metrics_of(
     return estimates
 
 
-def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
+def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
     """Returns a function of row weights that computes at least the metrics ``names`` on the rows of
     ``aligned``. ``kind``: the kind of the dimension."""
     people, judge = aligned.people, aligned.judge

@@ -108,8 +108,9 @@ def label_columns(
 
 
 def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) -> None:
-    """Adds the mean label of each labelled row, and notes, to ``scores``. Labels and rows match by
-    id and chat, and also by turn if turns are judged. ``file``: the name of the labels' file.
+    """Adds to ``scores`` the mean label of each labelled row, and sentences about labels that were
+    left out. Labels and rows match by id and chat, and also by turn if turns are judged. ``file``:
+    the name of the labels' file.
 
     Raises DataError if no row or no dimension is both judged and labelled, and for a label outside
     the judge's scale. Raises MedalError if many labels are of other chats.

@@ -406,12 +406,12 @@ def options_with_placement(
     """Returns ``options`` with ``device`` and ``dtype`` where the judge of a YAML file expects
     them.
 
-    If the judge asks a language model on this machine, the two are moved into the model's settings
-    (``llm``). UniEval and EnDex have settings with these names, so nothing is moved.
+    If the judge has a language model on this machine, both are moved to the settings of that model
+    (``llm``). UniEval and EnDex have settings with these names, so for them nothing is moved. A
+    judge of another kind has no use for them: they raise ConfigError, or are left out if not
+    ``strict``.
 
-    ``settings``: the content of the YAML file. ``strict``: whether to raise ConfigError if any
-    other judge is given one of the two. If false, they are left out. ``name``: the judge's name,
-    for the error.
+    ``settings``: the content of the YAML file. ``name``: the judge's name, for the error.
     """
     others = {key: value for key, value in options.items() if key not in OPTIONS}
     placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}

@@ -223,9 +223,9 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     if text.rstrip(".").casefold() == "none":
         return set()
     index_by_text = {
-        _normal_words(option): index for index, option in enumerate(options)
+        _normalise_words(option): index for index, option in enumerate(options)
     }
-    lines = {_normal_words(_NUMBER.sub("", line)) for line in text.splitlines()}
+    lines = {_normalise_words(_NUMBER.sub("", line)) for line in text.splitlines()}
     if lines <= index_by_text.keys():
         return {index_by_text[line] for line in lines}
     text = unicodedata.normalize("NFKC", text)
@@ -238,7 +238,7 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     return {number - 1 for number in numbers}
 
 
-def _normal_words(text: str) -> str:
+def _normalise_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
@@ -361,7 +361,7 @@ class FollowUpJudge(Judge):
         return [self.llm]
 
     def signature(self) -> Signature:
-        config, fingerprint = self.config, dict(self.llm.fingerprint())
+        config, fingerprint = self.config, dict(self.llm.identity())
         method = config.model_dump(exclude={"llm", "followups", "rubric", "name"})
         prompt = None
         if config.select:

@@ -100,10 +100,12 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Reactions(nn.Module):
-    """Two reply models, and the vectors of typical reactions of users.
+    """Computes, for the turns of a dialogue, how close a user's reaction is to typical positive and
+    negative reactions. For a user turn it takes the turn itself, for an assistant turn the user's
+    next turn as a ReplyModel predicts it.
 
-    Each model is trained on one half of the dialogues. ``positive`` [P, H] and ``negative`` [N, H]:
-    the unit vectors of the reactions.
+    Each of the two reply models is trained on one half of the dialogues. ``positive`` [P, H] and
+    ``negative`` [N, H]: the unit vectors of the typical reactions.
     """
 
     positive: Tensor

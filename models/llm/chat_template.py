@@ -86,7 +86,7 @@ class ChatTemplate:
         self._head = lru_cache(maxsize=4096)(self._encode_with_bos)
         self._parted = lru_cache(maxsize=4096)(self._split_at_special)
 
-    def fingerprint(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
         """Returns a hash of the template, and how system messages and roles are adapted to it."""
         return {
             "template": content_hash(self.source or "transcript"),
@@ -313,8 +313,8 @@ class TokenModel(LanguageModel):
         # Prompt and answer have the rest of the window.
         self.context = window - min(thinking, window // 2)
 
-    def fingerprint(self) -> dict[str, str]:
-        fingerprint = self.template.fingerprint() | {"tokenizer": self._vocabulary}
+    def identity(self) -> dict[str, str]:
+        fingerprint = self.template.identity() | {"tokenizer": self._vocabulary}
         if self.thinking:
             fingerprint["thinking"] = str(self.thinking)
         return fingerprint

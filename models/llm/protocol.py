@@ -221,7 +221,7 @@ class LanguageModel(ABC):
             )
 
     @abstractmethod
-    def fingerprint(self) -> Mapping[str, str]:
+    def identity(self) -> Mapping[str, str]:
         """Returns everything except the name that answers depend on: weights, chat template, dtype,
         ..."""
 

@@ -307,7 +307,7 @@ class RemoteModel(LanguageModel):
         self.cache = None
         if self.config.caches:
             # Another server gives other answers under the same model name.
-            file = content_hash([self.name, self.address, self.fingerprint()])
+            file = content_hash([self.name, self.address, self.identity()])
             self.cache = AnswerCache(cache_folder() / "answers" / f"{file}.sqlite")
         self.dry_run = dry_run
         self.unsent: list[ChatRequest] = []  # of a dry run
@@ -334,7 +334,7 @@ class RemoteModel(LanguageModel):
             self._clients[process] = client, slots
         return self._clients[process]
 
-    def fingerprint(self) -> Mapping[str, str]:
+    def identity(self) -> Mapping[str, str]:
         return {"backend": "openai", "reasoning": str(self.config.reasoning_effort)}
 
     # -- limits and money --------------------------------------------------------------------------
@@ -567,8 +567,8 @@ def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
     """Returns the HTTP body for ``request``. ``config``: the settings of the model. ``limit``: the
-    maximum number of output tokens. ``dropped``: the fields to leave out. A cached answer does not
-    depend on them, because its key is made from ``request``."""
+    maximum number of output tokens. ``dropped``: the fields to leave out, because the server
+    refuses them."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
     if config.thinks:

@@ -167,7 +167,9 @@ def _read_text(
     answers = {}
     for field in fields:
         try:
-            path, number, comment = _find_score(value, field, shape, len(fields) == 1)
+            path, number, comment = _find_score_and_comment(
+                value, field, shape, len(fields) == 1
+            )
         except UnreadError as error:
             answers[field.name] = Answer(reason=str(error))
             continue
@@ -201,7 +203,7 @@ def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return entries
 
 
-def _find_score(
+def _find_score_and_comment(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
     """Finds the score for ``field`` in the JSON ``value`` of an answer. Returns (keys that lead to

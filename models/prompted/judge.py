@@ -187,13 +187,13 @@ class BasePromptedJudge(Judge):
         return [self.llm, self.shortener]
 
     def signature(self) -> Signature:
-        fingerprint = dict(self.llm.fingerprint())
+        fingerprint = dict(self.llm.identity())
         config = self.base_config
         left_out = {"name", "llm", "shortener", "seed", *FILES}
         settings = config.model_dump(exclude=left_out)
         shortener, shortening = self.shortener, None
         if shortener is not self.llm:
-            settings["shortener"] = [shortener.name, dict(shortener.fingerprint())]
+            settings["shortener"] = [shortener.name, dict(shortener.identity())]
         if self.shortening:
             shortening = self.shortening.hash
         texts, notes = {}, []

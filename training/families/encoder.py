@@ -29,6 +29,6 @@ def new_judge(
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains a judge by steps on ``rows``. ``trainer`` holds the settings. Returns the judge on the
-    main process, and None on the others."""
+    """Trains a judge with transformers' Trainer on ``rows``. ``trainer`` holds the settings.
+    Returns the judge on the main process, and None on the others."""
     return fit_by_steps(rows, trainer, new_judge)

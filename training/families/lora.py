@@ -33,9 +33,9 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains a judge on ``rows`` by steps. ``trainer`` holds the settings, which say whether the
-    judge has a score head or writes answers. Returns the judge on the main process, and None on the
-    others."""
+    """Trains a judge with transformers' Trainer on ``rows``. ``trainer`` holds the settings, which
+    say whether the judge has a score head or writes answers. Returns the judge on the main process,
+    and None on the others."""
     if trainer.config.model.head == "generative":
         return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
     return fit_by_steps(rows, trainer, new_judge)

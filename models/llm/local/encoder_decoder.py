@@ -52,7 +52,7 @@ class EncoderDecoderModel(LanguageModel):
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
         self.computing = PicklableLock()  # one network, one thread at a time
 
-    def fingerprint(self) -> Mapping[str, str]:
+    def identity(self) -> Mapping[str, str]:
         return {
             "template": content_hash(self.tokenizer.chat_template or BETWEEN),
             "dtype": str(self.model.dtype).removeprefix("torch."),

@@ -145,10 +145,10 @@ class LocalModel(TokenModel):
         )
         self._weights = weights
 
-    def fingerprint(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
         weights = self._weights or network_hash(self.model)
-        return super().fingerprint() | {"dtype": dtype, "weights": weights}
+        return super().identity() | {"dtype": dtype, "weights": weights}
 
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]

@@ -144,11 +144,11 @@ class VllmModel(TokenModel):
         )
         self.engine, self.config = engine, config
 
-    def fingerprint(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
         import vllm
 
         model = self.engine.model_config
-        fingerprint = super().fingerprint() | {
+        fingerprint = super().identity() | {
             "backend": f"vllm {vllm.__version__}",
             "dtype": str(model.dtype).removeprefix("torch."),
             "weights": files_hash(

@@ -24,8 +24,8 @@ def push(
     ),
     revision: str | None = option(None, help="Tag of this version, such as v1.0."),
 ) -> None:
-    """Check a judge, write its card, and upload it to the Hub. The card shows the trial that medal
-    trial FOLDER --save has left.
+    """Check a judge, write its card, and upload it to the Hub. If you ran medal trial FOLDER --save
+    before, the card shows its results.
 
     Example: medal push runs/mine ORG/NAME
     """

@@ -39,7 +39,7 @@ from medal_judges.reading.forms import READERS, Row, form_of
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
-from medal_judges.reading.transcripts import split_transcript
+from medal_judges.reading.transcripts import split_into_chats
 from medal_judges.reading.turns import (
     NumberedRecord,
     conversation_column,
@@ -437,7 +437,7 @@ class _Reader:
             return rows
         self.form = "messages"
         text = "".join(str(content) for _, content in rows)
-        return split_transcript(text, self.columns.roles)
+        return split_into_chats(text, self.columns.roles)
 
     def _skip_record(self, number: int, record: object) -> None:
         """Skips a row that is not an object. If the row is a turn, marks its chat as bad too."""

@@ -51,7 +51,7 @@ def may_begin_transcript(line: str) -> bool:
     return _split_speaker(line) is not None or _RULE.match(line) is not None
 
 
-def split_transcript(
+def split_into_chats(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
     """Yields (line number, record) for each chat in ``text``. The line number is the number of the

@@ -58,8 +58,8 @@ class JoinedLabels:
 
     def notes(self, name: str) -> list[str]:
         """Returns a sentence for each reason why labels were left out or joined by id alone.
-        ``name`` is the file of the labels. Raises MedalError if more than a share of MOST_OTHER of
-        the labels are of other chats."""
+        ``name`` is the file of the labels. Raises MedalError if the share of labels that belong to
+        other chats is above MOST_OTHER."""
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
         other_ids = _list_ids(self.of_other_chats)

@@ -82,7 +82,7 @@ class Contributions:
         return next(turn for turn, cost in enumerate(costs) if cost >= most - EQUAL)
 
 
-def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for detail in details.values():
         if len(detail.get("interval", "ab")) != 2:
             raise ValueError("expected an interval of two numbers: [lowest, highest]")
@@ -156,9 +156,9 @@ class Judgement:
     usage: Mapping[str, Number] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: Flag = False
-    details: Annotated[
-        dict[str, dict[str, Any]], AfterValidator(_require_intervals)
-    ] = field(default_factory=dict)
+    details: Annotated[dict[str, dict[str, Any]], AfterValidator(_check_intervals)] = (
+        field(default_factory=dict)
+    )
     left_out_turns: Count = 0
     shortened_turns: Count = 0
     unknown_language: str | None = None

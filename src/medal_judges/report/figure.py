@@ -63,8 +63,8 @@ class Intervals:
     ``span``.
 
     ``ceiling``: the human ceiling, drawn as a diamond on each row. ``like``: for each row, the
-    judge's agreement with the annotators that the ceiling uses. It is drawn as a ring, and can be
-    compared with the ceiling directly. None is not drawn.
+    judge's agreement with the same annotators as in the ceiling. It is drawn as a ring, which can
+    be compared with the diamond. A row whose value is None gets no ring.
     """
 
     title: str

@@ -116,12 +116,12 @@ def system_difference(
     span: Span | None = None,
     label_span: Span | None = None,
 ) -> SystemDifference:
-    """Returns the mean of ``first`` minus the mean of ``second``, with shared contexts compared in
-    pairs.
+    """Returns the mean of ``first`` minus the mean of ``second``: once for the judge's scores, and
+    once corrected with labels. Contexts that both systems have are compared in pairs.
 
     ``span``: the scale of the scores (lowest, highest). If it is SHARE, scores are 0 or 1 and means
-    are shares. ``label_span``: the scale of the labels. If a system has fewer than 5 contexts, or
-    nothing varies, a difference has a ``reason`` instead of an interval. The corrected difference
+    are shares. ``label_span``: the scale of the labels. Either difference has a ``reason`` instead
+    of an interval if a system has fewer than 5 contexts, or if nothing varies. The corrected one
     needs 5 labelled contexts of each system.
     """
     systems = (first, second)

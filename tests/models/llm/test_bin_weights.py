@@ -54,7 +54,7 @@ def test_they_are_read_with_the_flag_alone_and_are_part_of_the_fingerprint(
     other = load_llm(
         {"model": str(published), "device": "cpu", "bin_weights": True, "context": 99}
     )
-    assert other.fingerprint()["weights"] != llm.fingerprint()["weights"]
+    assert other.identity()["weights"] != llm.identity()["weights"]
 
 
 class Evil:

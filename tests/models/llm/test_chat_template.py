@@ -74,7 +74,7 @@ def test_a_system_message_that_the_template_refuses_or_drops_is_folded(
     chat = ChatTemplate(tok)
     text = tok.decode(chat.prefix((Message("system", "Be kind."), *HI), "user"))
     assert "Be kind.\n\nhi" in text
-    assert chat.fingerprint()["system"] == "folded"
+    assert chat.identity()["system"] == "folded"
 
 
 def word_start_tokenizer(template: str | None, *, scheme: str) -> Any:

@@ -212,9 +212,9 @@ def test_the_key_stands_nowhere(
     done = llm.chat(asked(4))
     assert server.told("requests") and all(c.finish == "stop" for c in done)
     kept = "".join(p.read_text("latin1") for p in tmp_path.rglob("*.sqlite"))
-    shown = [caplog.text, kept, repr(done), llm.name, str(dict(llm.fingerprint()))]
+    shown = [caplog.text, kept, repr(done), llm.name, str(dict(llm.identity()))]
     assert len(kept) > 100 and not any(SECRET in text for text in shown)
-    assert server.root not in str(dict(llm.fingerprint()))
+    assert server.root not in str(dict(llm.identity()))
 
 
 # -- the embedded model behind the server --------------------------------------------------------
@@ -380,7 +380,7 @@ def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
     assert first["reasoning_effort"] == "high"
     assert first["max_completion_tokens"] == REASONING_TOKENS
     assert (second["reasoning_effort"], second["max_tokens"]) == ("none", 100)
-    assert hard.fingerprint() != easy.fingerprint()
+    assert hard.identity() != easy.identity()
 
 
 # -- the cache ---------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ SECONDS = @echo "$$(($$(date +%s) - $$(cat .venv/.began))) s"
 # The rows of injected issues that no judge saw.
 define PLANTED
 $(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 16 --out $(RUN)/clean.jsonl
-	$(OFFLINE) $(BIN)/medal data plant $(RUN)/clean.jsonl --split test --per-issue 20 \
+	$(OFFLINE) $(BIN)/medal data plant $(RUN)/clean.jsonl --split test --per-issue 15 \
 	    --out $(RUN)/planted.jsonl
 endef
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Device: TypeAlias = "str | torch.device | None"  # None: the GPU if there is one
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-CPU_BATCH_TOKENS = 8192
+CPU_BATCH_TOKENS = 2048
 
 
 def torch_device(device: Device) -> torch.device:
@@ -38,7 +38,7 @@ def torch_device(device: Device) -> torch.device:
 
 
 def max_batch_tokens(device: torch.device) -> int:
-    """Returns the maximum number of padded tokens in a batch on ``device``: 8,192 on a CPU, and
+    """Returns the maximum number of padded tokens in a batch on ``device``: 2,048 on a CPU, and
     1,024 per GiB of memory on a GPU. A batch that does not fit is halved (retry_on_oom)."""
     if device.type != "cuda":
         return CPU_BATCH_TOKENS

@@ -33,7 +33,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 def printable(text: str) -> str:
     r"""Returns ``text`` with control characters, and characters that XML forbids, replaced by their
-    codes (``\x1b``). Line breaks and tabs stay.
+    codes (``\u001b``). Line breaks and tabs stay.
 
     A terminal obeys escape sequences, and XML with a forbidden character cannot be parsed.
     """

@@ -1,7 +1,7 @@
 """The page of every setting of a model and of a training run, from the classes that read them.
 
-Names, types and defaults are pydantic's. The meaning of a setting is what the docstring of its
-class says in the sentences that name it, so a setting without one is an error.
+Names, types and defaults are pydantic's. The meaning of a setting is its entry under "Attributes"
+in the docstring of its class.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin
 
+from griffe import Docstring, DocstringSection, DocstringSectionKind
 from pydantic.fields import FieldInfo
 
 from medal_judges.config import Config
@@ -34,7 +35,6 @@ BY_MACHINE = {
     "disable_tqdm": "true unless in a terminal",
 }
 BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 _INTRODUCTION = """# Settings
 
 Every setting of a training run, of the models that it trains, of judges in a YAML file and of
@@ -85,7 +85,7 @@ def _sections(
         return
     shown.append(kind)
     yield f"### {heading(kind)}"
-    yield _markdown((_sentences(kind) or [""])[0])
+    yield _markdown((inspect.getdoc(kind) or "").split("\n\n")[0])
     meanings = meanings_of(kind)
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for name, field in kind.model_fields.items():
@@ -116,37 +116,26 @@ def heading(kind: type[Config]) -> str:
 
 
 def meanings_of(kind: type[Config]) -> dict[str, str]:
-    """Returns the meaning of each setting. Raises ValueError if the docstring lacks one."""
-    sentences = _sentences(kind)
-    meanings = {}
-    for name in kind.model_fields:
-        named = [
-            sentence for sentence in sentences if f"``{name}" in _whole_names(sentence)
-        ]
-        if not named and name not in CHOICES:
-            raise ValueError(
-                f"the docstring of {kind.__name__} does not say what ``{name}`` is"
-            )
-        meanings[name] = " ".join(named)
-    return meanings
+    """Returns the meaning of each setting: its entry under "Attributes" in the docstring of the
+    class or of a base. Raises ValueError for a setting without one."""
+    entries = {
+        entry.name: " ".join(entry.description.split())
+        for section in _sections_of_docstrings(kind)
+        if section.kind is DocstringSectionKind.attributes
+        for entry in section.value
+    }
+    lacking = kind.model_fields.keys() - entries.keys() - set(CHOICES)
+    if lacking:
+        raise ValueError(f"the docstring of {kind.__name__} lacks {sorted(lacking)}")
+    return entries
 
 
-def _whole_names(sentence: str) -> set[str]:
-    """Returns "``NAME" for each setting that a sentence names: ``NAME``, or ``NAME: VALUE``."""
-    return {f"``{name}" for name in re.findall(r"``(\w+)(?:``|: )", sentence)}
-
-
-def _sentences(kind: type[Config]) -> list[str]:
-    """Returns the sentences of the docstrings of a class and of its bases among the configs."""
-    sentences: list[str] = []
-    for base in kind.__mro__:
-        if base is Config or not issubclass(base, Config):
-            break
-        for paragraph in inspect.cleandoc(base.__dict__.get("__doc__") or "").split(
-            "\n\n"
-        ):
-            sentences += _SENTENCE_END.split(" ".join(paragraph.split()))
-    return [sentence for sentence in sentences if sentence]
+def _sections_of_docstrings(kind: type[Config]) -> Iterator[DocstringSection]:
+    """Yields the sections of the docstrings of a class and of its bases among the configs."""
+    for base in reversed(kind.__mro__):
+        if base is not Config and issubclass(base, Config):
+            text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
+            yield from Docstring(text).parse("google")
 
 
 def _classes_in(annotation: Any) -> Iterator[type[Config]]:

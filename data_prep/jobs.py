@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
@@ -162,7 +162,7 @@ class _Call(Generic[J]):
     def run_local(self, receive: Receive[J], per_call: int) -> None:
         """Sends the requests to a local model, ``per_call`` at a time, and waits for the
         answers."""
-        for window in windows(zip(self.jobs, self.requests, strict=True), per_call):
+        for window in chunks(zip(self.jobs, self.requests, strict=True), per_call):
             completions = self.model.chat([request for _, request in window])
             for (job, _), completion in zip(window, completions, strict=True):
                 receive(job, completion)

@@ -20,7 +20,7 @@ from medal_judges.models.base.judge import (
     checked_dialogues,
     with_warnings,
 )
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
@@ -183,7 +183,7 @@ class RayJudge(Judge):
             "warn": False,
         }
         judgements = self._score_windows(
-            windows(checked_dialogues(dialogues), self.window),
+            chunks(checked_dialogues(dialogues), self.window),
             how,
             progress or (lambda count: None),
         )

@@ -31,7 +31,7 @@ from medal_judges.models.base.judge import (
     requests_at,
     truncation_text,
 )
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import total_usage, usage_text
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
@@ -460,7 +460,7 @@ class _ScoringRun:
         size = 1
         if self.judge.resumes_windows:
             size = self.judge.window
-        for window in windows(dialogues, size):
+        for window in chunks(dialogues, size):
             notes = list(map(self._pending, window))
             is_scored = all(noted.entry for noted in notes)
             for noted, dialogue in zip(notes, window, strict=True):

@@ -34,8 +34,8 @@ GPU_LENGTH_STEP = 64
 _OOM_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
-def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yields consecutive lists of at most ``size`` items."""
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yields consecutive lists of ``size`` of the ``items``. The last may be shorter."""
     iterator = iter(items)
     while window := list(islice(iterator, size)):
         yield window
@@ -44,11 +44,10 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def map_in_order(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
-    """Yields ``function(item)`` for each of ``items``, in their order. ``at_once``: how many
-    threads compute the results.
+    """Yields ``function(item)`` for each of ``items`` in their order, computed in threads.
 
-    The threads do not wait for a slow item. They go on with later items until AHEAD results are
-    pending.
+    Args:
+        at_once: The number of threads. With 1 everything runs in the caller's thread.
     """
     if at_once == 1:
         yield from map(function, items)
@@ -69,17 +68,18 @@ def map_in_order(
 def budget_batches(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Yields ``items`` in batches whose padded size (number of items x longest ``length``) is at
-    most ``budget``. An item longer than the budget is a batch by itself. The longest items come
-    first, so that memory runs out at the first batch or never.
+    """Yields ``items`` in batches of limited padded size, the longest items first.
 
-    ``tight``: whether to end some batches early to reduce padding. A batch then also ends before an
-    item shorter than four fifths of the batch's longest item, but only if it fills at least a
-    sixteenth of the budget. For the turns of 192 dialogues, the padded size is then 1.1 times the
-    number of tokens instead of 1.3 times.
+    Args:
+        length: Returns the number of tokens of an item.
+        budget: The maximum of (number of items x longest length). A longer item is a batch by
+            itself.
+        tight: Whether to end batches early at shorter items, which reduces padding.
     """
     batch: list[T] = []
     longest = 0
+    # Longest first: memory runs out at the first batch or never. For the turns of 192 dialogues
+    # `tight` lowers the padded size from 1.3 to 1.1 times the number of tokens.
     for item in sorted(items, key=length, reverse=True):
         full = (len(batch) + 1) * longest > budget
         large = tight and len(batch) * longest >= budget / 16
@@ -94,11 +94,14 @@ def budget_batches(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """Returns ``run(batch)``, the results of the items in ``batch``. If memory runs out, runs the
-    two halves of the batch one after the other. A half is halved again if needed, down to single
-    items.
+    """Returns ``run(batch)``, and halves the batch as often as needed if memory runs out.
 
-    Calls BEFORE_BATCH before each run. An error that BEFORE_BATCH raises passes through.
+    Args:
+        run: Returns one result for each item.
+        batch: The items.
+
+    Raises:
+        RuntimeError, MemoryError: Memory runs out with a single item.
     """
     BEFORE_BATCH.get()()
     try:
@@ -122,8 +125,16 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Returns ``rows`` of token ids as a tensor [R, L], padded with the id ``pad``, and its mask
-    [R, L] (1 = token, 0 = padding). On a machine with a GPU, L is a multiple of 64."""
+    """Pads rows of token ids to one length.
+
+    Args:
+        rows: Lists of token ids.
+        pad: The id to pad with.
+
+    Returns:
+        (ids, mask), both [rows, L]. The mask is 1 for tokens and 0 for padding. On a machine with a
+        GPU, L is a multiple of 64.
+    """
     import torch
 
     longest = max(map(len, rows))
@@ -138,20 +149,17 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether ``error`` says that CUDA, cuBLAS, MPS or the CPU allocator ran out of
-    memory."""
+    """Returns whether ``error`` says that the GPU or the CPU ran out of memory."""
     return isinstance(error, MemoryError) or any(
         sign in str(error).lower() for sign in _OOM_SIGNS
     )
 
 
 class SpecialTokens:
-    """The special tokens of ``tokenizer``: the begin and end tokens, and all others that it flags
-    as special, such as those for turns and images.
+    """The special tokens of ``tokenizer``, such as the tokens that end a turn.
 
-    ``break_up`` turns them into plain text. Otherwise a turn that contains the text of a special
-    token could end itself, begin another turn, or add a field to the prompt.
-    """
+    Text of a user may contain them. ``break_up`` makes them plain text, so that a turn cannot end
+    itself."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()
@@ -161,6 +169,5 @@ class SpecialTokens:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     def break_up(self, text: str) -> str:
-        """Returns ``text`` with a space between the characters of each special token in it, so that
-        the tokenizer reads it as plain text."""
+        """Returns ``text`` with a space between the characters of each special token in it."""
         return self._pattern.sub(lambda found: " ".join(found.group()), text)

@@ -21,7 +21,10 @@ CPU_BATCH_TOKENS = 2048
 
 def torch_device(device: Device) -> torch.device:
     """Returns ``device`` as a torch.device. None is the GPU if there is one, otherwise the CPU.
-    Raises ConfigError if this machine does not have the device."""
+
+    Raises:
+        ConfigError: This machine does not have the device.
+    """
     import torch
 
     if device is None:
@@ -38,8 +41,9 @@ def torch_device(device: Device) -> torch.device:
 
 
 def max_batch_tokens(device: torch.device) -> int:
-    """Returns the maximum number of padded tokens in a batch on ``device``: 2,048 on a CPU, and
-    1,024 per GiB of memory on a GPU. A batch that does not fit is halved (retry_on_oom)."""
+    """Returns the maximum number of padded tokens in a batch on ``device``.
+
+    It is 2,048 on a CPU, and 1,024 per GiB of memory on a GPU."""
     if device.type != "cuda":
         return CPU_BATCH_TOKENS
     import torch
@@ -49,8 +53,11 @@ def max_batch_tokens(device: torch.device) -> int:
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """Returns torch's dtype for ``name``: fp32, bf16 or fp16. Raises ConfigError for any other
-    name."""
+    """Returns torch's dtype for ``name``: ``fp32``, ``bf16`` or ``fp16``.
+
+    Raises:
+        ConfigError: The name is another one.
+    """
     import torch
 
     if name not in DTYPES:
@@ -59,12 +66,9 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
-    """Casts the weights of ``network`` to ``dtype`` in place, as transformers does when it loads a
-    model.
+    """Casts the weights of ``network`` to ``dtype`` in place.
 
-    The frequencies of rotary positions stay in fp32, which ``Module.to`` would cast too. In bf16
-    the position 2,000 would be rotated by another angle than in training.
-    """
+    The frequencies of rotary positions stay in fp32, unlike with ``Module.to``."""
     import torch
 
     for module in network.modules():
@@ -72,16 +76,19 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
             if parameter.is_floating_point():
                 parameter.data = parameter.data.to(dtype)
         for name, buffer in module.named_buffers(recurse=False):
+            # In bf16 position 2,000 would be rotated by another angle than in training.
             if not name.endswith("inv_freq") and torch.is_floating_point(buffer):
                 setattr(module, name, buffer.to(dtype))
 
 
 def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
-    """Sets the attention implementation of ``body``, a model of transformers or PEFT.
+    """Sets the fastest attention implementation that ``body`` supports: flash attention, sdpa or
+    eager.
 
-    It is flash attention if ``device`` is a GPU, ``precision`` is ``bf16`` or ``fp16``, the package
-    flash_attn is installed, and the model supports it. Otherwise it is sdpa, or eager for a model
-    without sdpa.
+    Args:
+        body: A model of transformers or PEFT.
+        device: Flash attention needs a GPU and the package flash_attn.
+        precision: ``fp32``, ``bf16`` or ``fp16``. Flash attention needs one of the last two.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     has_flash = device.type == "cuda" and find_spec("flash_attn") is not None

@@ -1,8 +1,4 @@
-"""Files of models: models that come from an installed package instead of a hub, and hashes of model
-files.
-
-A hash covers the whole content, so that one flipped bit or a shuffled vocabulary changes it.
-"""
+"""Files of models: models from installed packages instead of the Hub, and hashes of model files."""
 
 from __future__ import annotations
 
@@ -50,11 +46,17 @@ _INSTALL = {
 
 
 def embedded_file(name: str) -> Path:
-    """Returns the path of a model that an installed package contains, a file or a folder. ``name``:
-    ``minilm``, ``e5``, ...
+    """Returns the path of a model or data set that an installed Python package contains.
 
-    Raises ConfigError for an unknown name. Raises NotAvailableError, with the pip command, if the
-    package is not installed.
+    Args:
+        name: ``minilm``, ``e5``, ``smollm2`` or ``chitchat``.
+
+    Returns:
+        A file or a folder.
+
+    Raises:
+        ConfigError: The name is unknown.
+        NotAvailableError: The package is not installed. The message has the pip command.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
@@ -72,20 +74,22 @@ def embedded_file(name: str) -> Path:
 
 
 def portable_name(model_id: str) -> str:
-    """Returns a name for the model ``model_id`` that is valid in any working directory. For an
-    ``embedded:`` model it is the Hub id, and for a folder the absolute path. Any other name is
-    unchanged."""
+    """Returns a name for ``model_id`` that is valid in any working directory.
+
+    It is the Hub id of an ``embedded:`` model, the absolute path of a folder, or ``model_id``
+    itself."""
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
-def embedded_path(model_id: str) -> str:
-    """Returns the path of the model files of ``model_id``, an ``embedded:`` model. Any other
-    ``model_id`` is returned unchanged.
+def resolve_embedded(model_id: str) -> str:
+    """Returns the path of the files of an ``embedded:`` model, or any other ``model_id`` unchanged.
 
-    The first use of ``embedded:e5`` converts the package's file into the cache. Raises ConfigError
-    if this file is damaged.
+    The first use of ``embedded:e5`` converts the model into the cache.
+
+    Raises:
+        ConfigError: The package's file is damaged.
     """
     if not model_id.startswith(PREFIX):
         return model_id
@@ -116,11 +120,17 @@ def files_hash(
     *,
     leave_out: Iterable[str] = (),
 ) -> str:
-    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``.
+    """Returns a hash of 12 hex digits of the contents of files in ``folder``.
 
-    Some fields of JSON files differ between copies of one model, such as the version of
-    transformers. They do not change the hash. ``leave_out``: fields of judge.json that do not
-    change the hash either. Raises OSError if a file cannot be read.
+    Fields of JSON files that differ between copies of one model, such as the version of
+    transformers, do not change it.
+
+    Args:
+        patterns: Which files, such as ``*.json``.
+        leave_out: Fields of judge.json that do not change the hash.
+
+    Raises:
+        OSError: A file cannot be read.
     """
     hashes = {}
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
@@ -148,9 +158,13 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the base model of a linear judge. ``base``: the setting ``base``.
-    ``folder``: where the base is saved. An ``embedded:`` base is not saved, so the hash is of the
-    files in its package."""
+    """Returns a hash of the weights of a linear judge's base model, the encoder that is not
+    trained.
+
+    Args:
+        base: The setting ``base``, such as ``embedded:minilm``.
+        folder: Where the base is saved. Not used for an ``embedded:`` base.
+    """
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
     file = embedded_file(base.removeprefix(PREFIX))
@@ -160,8 +174,12 @@ def base_hash(base: str, folder: Path) -> str:
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder with the files of ``model``. ``model``: a folder on this machine, or a hub
-    id that is in the cache at ``revision``."""
+    """Returns the folder with the files of a model on this machine.
+
+    Args:
+        model: A folder, or a Hub id that is already in the cache.
+        revision: The commit or branch of the Hub id.
+    """
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download
@@ -173,8 +191,8 @@ def weights_folder(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """Returns a hash of all parameters and buffers of ``network``: their names, types, shapes and
-    values."""
+    """Returns a hash of the names, types, shapes and values of all parameters and buffers of
+    ``network``."""
     import torch
 
     digest = hashlib.sha256()
@@ -187,8 +205,7 @@ def network_hash(network: nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns a hash of what ``tokenizer`` does to a text: its vocabulary, its rules of splitting,
-    and its special tokens."""
+    """Returns a hash of the vocabulary, the rules and the special tokens of ``tokenizer``."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: object = tokenizer.get_vocab()

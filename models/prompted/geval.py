@@ -9,7 +9,7 @@ from typing import Literal
 
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import Usage, sum_usages
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.answers import Answer
@@ -87,7 +87,7 @@ class GEvalJudge(BasePromptedJudge):
             ask = self._rate_by_alternatives
         readings = ask(requests, dimensions)
         judgements = []
-        rows = windows(readings, len(dimensions))
+        rows = chunks(readings, len(dimensions))
         for request, row in zip(requests, rows, strict=True):
             answers = {}
             for name, reading in zip(dimensions, row, strict=True):

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config
 from medal_judges.models.base.judge import Judge, ScoreRequest
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
@@ -327,7 +327,7 @@ class BasePromptedJudge(Judge):
                 groups.append([replace(first, text=text) for text in texts[name]])
                 owners.append((request.dialogue.id, request.payload.start))
         answers = likelihoods_with_usage(self.llm, groups, owners)
-        rows = windows(answers, len(dimensions))
+        rows = chunks(answers, len(dimensions))
         return [dict(zip(dimensions, row, strict=True)) for row in rows]
 
     def _score_batch(

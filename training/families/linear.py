@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPClassifier
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.turn_features import SIMILARITY_NAMES
-from medal_judges.models.batching import windows
+from medal_judges.models.batching import chunks
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
@@ -110,13 +110,13 @@ def head_search(
         # A training dialogue is read by the model that has not learnt from it.
         halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
         # Again: now there are reactions.
-        for group in windows(readings, judge.window):
+        for group in chunks(readings, judge.window):
             reader.add_reply_features(group)
         reader.scale = fit_scale(reader, train, readings)
     columns = np.zeros((len(readings), len(reader.layout)))
     for half in set(halves):
         numbers = [n for n, of_row in enumerate(halves) if of_row == half]
-        for window in windows(numbers, judge.window):
+        for window in chunks(numbers, judge.window):
             group = list(map(readings.__getitem__, window))
             reader.add_reply_features(group, half)
             columns[window] = reader.pool_turns(

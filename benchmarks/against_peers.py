@@ -41,7 +41,7 @@ from scipy.stats import spearmanr
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.linear.judge import LinearJudge
-from medal_judges.models.model_files import resolve_embedded
+from medal_judges.models.model_files import resolve_model
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, write_records
@@ -176,11 +176,7 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
             python = (
                 peers if any(word in name for word in ELSEWHERE) else sys.executable
             )
-            given = [
-                name,
-                resolve_embedded("embedded:minilm"),
-                str(place / "texts.json"),
-            ]
+            given = [name, resolve_model("embedded:minilm"), str(place / "texts.json")]
             given += [str(kept / f"{name}.{count}.npy"), str(kept)]
             try:
                 script = str(Path(__file__).with_name("peer_encoder.py"))

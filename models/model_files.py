@@ -83,7 +83,7 @@ def portable_name(model_id: str) -> str:
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
-def resolve_embedded(model_id: str) -> str:
+def resolve_model(model_id: str) -> str:
     """Returns the path of the files of an ``embedded:`` model, or any other ``model_id`` unchanged.
 
     The first use of ``embedded:e5`` converts the model into the cache.

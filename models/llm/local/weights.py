@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.model_files import PREFIX, resolve_embedded
+from medal_judges.models.model_files import PREFIX, resolve_model
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 
@@ -27,7 +27,7 @@ def model_path(model: str) -> str:
         )
     if not model.startswith(PREFIX):
         return model
-    path = Path(resolve_embedded(model))
+    path = Path(resolve_model(model))
     return str(convert_gguf(path) if path.is_file() else path)
 
 

@@ -13,11 +13,16 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 
 def alpha_statistic(answers: Floats, measurement: Measurement) -> Statistic:
-    """Returns a function of row weights (0 or 1) that computes Krippendorff's alpha of ``answers``.
+    """Returns a function that computes Krippendorff's alpha of ``answers`` from row weights.
 
-    ``answers``: shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of
-    measurement, ``nominal``, ``ordinal`` or ``interval``. Alpha is NaN if all answers are equal or
-    if no row has two answers.
+    Alpha is NaN where it is undefined, for example if all answers are equal.
+
+    Args:
+        answers: [rows, annotators], NaN for a missing answer.
+        measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
+
+    Returns:
+        A function from weights [samples, rows], 0 or 1, to ``{"alpha": [samples]}``.
     """
     levels = np.unique(answers[np.isfinite(answers)])
     counts = (answers[:, :, None] == levels).sum(axis=1)
@@ -48,14 +53,13 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval_reason(answers: Floats, measurement: str) -> str | None:
-    """Returns why alpha of ``answers`` has no interval, or None if it can have one.
+    """Returns why alpha of ``answers`` can have no interval, or None if it can.
 
-    ``answers``: shape (rows, annotators), NaN for a missing answer. ``measurement``: the level of
-    measurement, ``nominal``, ``ordinal`` or ``interval``.
+    A nominal alpha has no interval if no row has the rarest answer twice.
 
-    A nominal alpha has no interval if no row has the rarest answer twice. Alpha is then a little
-    below 0, whichever row is left out. In simulations, an interval for it never contains the true
-    value.
+    Args:
+        answers: [rows, annotators], NaN for a missing answer.
+        measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
     """
     if measurement != "nominal":
         return None

@@ -49,14 +49,19 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function of row weights that computes at least the correlations ``names``.
+    """Returns a function that computes a judge's correlation with people from row weights.
 
-    ``human``: people's mean ratings. ``score``: the judge's scores. ``chatbots``: the name of each
-    row's chatbot. All have shape (rows,). ``names``: some of CORRELATIONS.
+    ``within_system`` is the mean of Spearman's correlations within each chatbot.
 
-    ``within_system`` is Spearman's correlation within each chatbot, averaged over chatbots by their
-    number of rows. A chatbot counts if it has at least 5 rows and neither its ratings nor its
-    scores are all equal. ``kendall`` and ``pairwise`` are computed by ``pairs_statistic``.
+    Args:
+        human: People's mean ratings [rows].
+        score: The judge's scores [rows].
+        chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
+        names: Some of CORRELATIONS, such as ``["pearson", "kendall"]``.
+
+    Returns:
+        A function from weights [samples, rows] to correlations [samples] by name. ``spearman`` is
+            always one of them.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -84,20 +89,22 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation of ``x`` and ``y`` in each weighted sample, shape (samples,).
-    ``weights``: shape (samples, rows)."""
+    """Returns Spearman's correlation [samples] of ``x`` and ``y`` for ``weights`` [samples, rows].
+    """
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean over ``parts`` of Spearman's correlation in each weighted sample, shape
-    (samples,). Each part counts by the total weight of its rows.
+    """Returns the mean of Spearman's correlations within ``parts`` of the rows, [samples].
 
-    Each of ``parts`` is a tuple of the indices of some rows and two sets of values on these rows,
-    which are correlated. ``weights``: shape (samples, rows). In a sample, a part counts if at least
-    ``minimum`` of its rows have a weight above 0 and neither set of values is constant.
+    A part counts by the total weight of its rows, and not at all if a variable is constant.
+
+    Args:
+        parts: For each part, the indices of its rows and two variables on these rows.
+        weights: Row weights [samples, rows].
+        minimum: A part with fewer rows of a weight above 0 does not count.
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -110,10 +117,14 @@ def mean_spearman(
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Returns Pearson's correlation of ``x`` and ``y`` in each weighted sample, shape (samples,).
+    """Returns Pearson's correlation [samples] of ``x`` and ``y`` in each weighted sample.
 
-    ``x`` and ``y``: shape (rows,) or (samples, rows). ``weights``: shape (samples, rows). The
-    correlation is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
+    It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
+
+    Args:
+        x: [rows] or [samples, rows].
+        y: [rows] or [samples, rows].
+        weights: Row weights [samples, rows].
     """
     total = weights.sum(axis=1, keepdims=True)
     size = np.where(total > 0, total, 1.0)
@@ -130,21 +141,27 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:
-    """Returns a function of row weights that computes ``kendall`` and ``pairwise`` over pairs of
-    rows. A row with a weight of 2 counts as two copies of the row, which are not paired with each
-    other.
+    """Returns a function that computes ``kendall`` and ``pairwise`` from row weights.
 
-    ``human``: people's mean ratings. ``score``: the judge's scores. Both have shape (rows,).
+    ``kendall`` is tau-b. ``pairwise`` is the share of pairs of rows that the judge orders, or ties,
+    as people do.
 
-    ``kendall`` is tau-b. ``pairwise`` is the share of pairs that the judge gets right: it orders
-    the two rows as people do, or ties them if people tie them. Here the judge ties two rows if
-    their scores are at most ``tie_distance`` apart (Deutsch, Foster and Freitag 2023).
+    Args:
+        human: People's mean ratings [rows].
+        score: The judge's scores [rows].
+
+    Returns:
+        A function from weights [samples, rows] to both metrics [samples] by name.
     """
     tie = tie_distance(human, score)
 
     def pairs(first: Rows, second: Rows) -> tuple[Floats, Floats]:
-        """1 where both order the rows alike and -1 where they do not, and 1 where the judge is
-        right, each of shape (first, second)."""
+        """Returns two arrays [first, second] about the pairs of rows.
+
+        Returns:
+            Whether both order the two rows alike (1) or not (-1), and whether the judge is right
+                (1).
+        """
         x = human.numbers[first, None] - human.numbers[second]
         y = score.numbers[first, None] - score.numbers[second]
         people = signs(x, human.tolerance)
@@ -152,7 +169,8 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         return people * signs(y, score.tolerance), is_right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
-        """The weights of all ``pairs`` of each row, shape (2, rows)."""
+        """Returns both arrays of ``pairs``, summed with ``weights`` over the second row, [2, rows].
+        """
         count = math.ceil(len(rows) ** 2 / _PAIRS_HELD)
         blocks = []
         for part in np.array_split(rows, count):
@@ -195,11 +213,13 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def tie_distance(human: Values, score: Values) -> float:
-    """Returns the largest distance between two scores that counts as a tie.
+    """Returns the distance up to which two scores of a judge count as a tie.
 
-    It is chosen so that the judge gets as many pairs of rows right as possible: scores that are
-    further apart are ordered as in ``human``, and scores that tie have a tie in ``human``. If there
-    are more than 2,000 rows, a random sample of them is used.
+    With it, the judge orders, or ties, as many pairs of rows as possible as people do.
+
+    Args:
+        human: People's mean ratings [rows].
+        score: The judge's scores [rows].
     """
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
@@ -222,12 +242,14 @@ def tie_distance(human: Values, score: Values) -> float:
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
-    """Returns the area under the ROC curve in each weighted sample, shape (samples,). This is the
-    probability that a positive row has a higher score than a negative row, where a tie counts half
-    (Mann and Whitney, 1947).
+    """Returns the area under the ROC curve [samples] in each weighted sample.
 
-    ``positive``: 1 or 0 for each row. ``score``: the judge's scores. Both have shape (rows,).
-    ``weights``: shape (samples, rows). The area is NaN for a sample with rows of one class only.
+    It is NaN for a sample with rows of one class only.
+
+    Args:
+        positive: 1 or 0 for each row [rows].
+        score: The judge's scores [rows].
+        weights: Row weights [samples, rows].
     """
     ranks = score.ranks(weights)
     high = (weights * positive).sum(axis=1)

@@ -39,20 +39,18 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One statistic minus another, such as the means of two systems.
+    """One statistic minus another, such as the means of two systems, with its interval and test.
 
-    ``error``: the standard error of ``value``. ``reference``: the Student's t distribution that
-    ``value`` divided by ``error`` follows if there is no true difference. If it is None, there is
-    no interval and ``reason`` says why. ``span``: the lowest and highest possible difference.
-
-    ``tolerance``: the largest difference that counts as 0. It is added to both ends of the
-    interval, and subtracted from the difference before the p-value is computed. ``equal``: whether
-    both sides are equal in all data, so that the p-value is 1. ``comparisons``: the factor by which
-    Holm's correction raises the p-value.
-
-    ``beside``: the same difference with a second interval, which holds for other chatbots like
-    these. The first interval then holds for exactly these chatbots. None if there is only one
-    interval.
+    Attributes:
+        value: The difference, None if a statistic is undefined.
+        error: Standard error of ``value``.
+        reference: Student's t distribution of ``value / error``, None without an interval.
+        reason: Why there is no value or no interval.
+        tolerance: Largest difference that counts as 0.
+        span: Lowest and highest possible difference.
+        equal: Whether both sides are equal in all data, so that the p-value is 1.
+        comparisons: Factor by which the correction for several tests raises the p-value.
+        beside: The same difference with an interval for other chatbots like these.
     """
 
     value: float | None
@@ -67,7 +65,7 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """Returns the two-sided p-value for a true difference of 0, raised by the factor
+        """Returns the two-sided p-value of no true difference, corrected by the factor
         ``comparisons``. It is None if there is no interval, unless ``equal``."""
         if self.equal:
             return 1.0
@@ -83,8 +81,8 @@ class Difference:
 
     @property
     def half_width(self) -> float | None:
-        """Returns half the width of the interval, which is widened for ``comparisons``. None if
-        there is no interval."""
+        """Returns half the width of the interval, corrected by ``comparisons``, or None without
+        one."""
         if self.reference is None:
             return None
         critical = self.reference.critical_value(LEVEL / self.comparisons)
@@ -94,8 +92,8 @@ class Difference:
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Returns the smallest true difference that a test on these rows would find with a power of
-        0.8. None if there is no interval."""
+        """Returns the smallest true difference that a test on these rows finds with a power of 0.8,
+        or None without an interval."""
         if self.half_width is None or self.reference is None:
             return None
         return self.half_width + self.error * self.reference.critical_value(
@@ -127,8 +125,7 @@ class Difference:
         return replace(self, value=value, span=span, beside=beside)
 
     def correct_for(self, comparisons: float) -> Difference:
-        """Returns a copy with another factor ``comparisons``, by which the p-value is raised and
-        the interval widened."""
+        """Returns a copy whose p-value and interval are corrected by the factor ``comparisons``."""
         beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
@@ -172,16 +169,17 @@ def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Difference:
-    """Returns the ``metric`` of the ``first`` judge minus the ``metric`` of the ``second`` judge,
-    on the same rows.
+    """Returns the ``metric`` of the ``first`` judge minus the ``metric`` of the ``second``, on the
+    same rows.
 
-    ``first`` and ``second``: functions of row weights that compute the metric, a correlation or a
-    share. ``clusters``: the groups of rows that the jackknife leaves out. If ``clusters.beside`` is
-    given, the result's ``beside`` has the interval for those clusters.
+    Args:
+        first: Function of row weights that computes the first judge's metric.
+        second: Function of row weights that computes the second judge's metric.
+        metric: Name of a correlation or a share, such as ``spearman``.
+        clusters: Groups of rows that the jackknife leaves out in turn.
 
-    If the metric of one judge is undefined, the difference has a ``reason`` instead of a value. If
-    there is no interval, ``reason`` says why. If both metrics are always equal, whichever cluster
-    is left out, the p-value is 1.
+    Returns:
+        The difference. Its ``reason`` says why a value or an interval is missing.
     """
     beside = None
     if clusters.beside is not None:
@@ -219,12 +217,14 @@ def correlation_difference(
     clusters: Clusters,
     metric: str = "spearman",
 ) -> Difference:
-    """Returns the correlation of the ``first`` judge with people minus the correlation of the
-    ``second`` judge with people.
+    """Returns the ``first`` judge's correlation with people minus the ``second`` judge's.
 
-    ``human``: people's mean ratings. ``first`` and ``second``: the judges' scores. All have shape
-    (rows,). ``clusters``: the groups of rows that the jackknife leaves out. ``metric``:
-    ``spearman``, ``pearson``, ``kendall`` or ``pairwise``.
+    Args:
+        human: People's mean ratings [rows].
+        first: The first judge's scores [rows].
+        second: The second judge's scores [rows].
+        clusters: Groups of rows that the jackknife leaves out in turn.
+        metric: ``spearman``, ``pearson``, ``kendall`` or ``pairwise``.
     """
     for score in (first, second):
         if reason := undefined_reason(human, score):
@@ -235,11 +235,15 @@ def correlation_difference(
 
 
 def mcnemar_p_value(first_only: int, second_only: int) -> float | None:
-    """Returns the two-sided p-value of McNemar's exact test that two judges are right equally often
-    (MEDAL, Figure 5). None if both counts are 0.
+    """Returns the two-sided p-value of McNemar's exact test that two judges are right equally
+    often.
 
-    ``first_only``: the number of rows on which the first judge is right and the second is wrong.
-    ``second_only``: the number of rows on which only the second is right.
+    Args:
+        first_only: Number of rows on which only the first judge is right.
+        second_only: Number of rows on which only the second judge is right.
+
+    Returns:
+        The p-value, None if both counts are 0.
     """
     from scipy.stats import binomtest
 

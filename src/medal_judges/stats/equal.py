@@ -25,23 +25,25 @@ EQUAL_FACT = (
 
 
 def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
-    """Returns the distance up to which two numbers count as equal. It is EQUAL times the length of
-    ``scale`` (lowest, highest). If ``scale`` is None, the length is taken to be the largest
-    absolute value of ``values``."""
+    """Returns the distance up to which two numbers count as equal, a tiny share of their scale.
+
+    Args:
+        scale: Lowest and highest possible number, None if unknown.
+        values: Numbers whose largest absolute value stands in for an unknown scale.
+    """
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
     return EQUAL * float(np.nanmax(np.abs(values), initial=0.0))
 
 
 def signs(differences: Floats, tolerance: float) -> Floats:
-    """Returns 1 where ``differences`` are above ``tolerance``, -1 where they are below
-    ``-tolerance``, and 0 where they are between."""
+    """Returns the sign of each of ``differences``: 1, -1, or 0 if it is within ``tolerance`` of 0.
+    """
     return np.where(np.abs(differences) <= tolerance, 0.0, np.sign(differences))
 
 
 def is_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns whether each of ``probabilities`` is at least 0.5, so that the issue counts as
-    present."""
+    """Returns whether each of ``probabilities`` is at least 0.5, so that its issue is present."""
     return probabilities >= 0.5 - EQUAL
 
 
@@ -65,9 +67,15 @@ class Values:
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns two arrays in the shape of ``weights``, (samples, rows). The first has, for each
-        row, the total weight of the rows with a smaller value. The second also includes the rows
-        with an equal value."""
+        """Returns the total weight of the rows below each row, with and without its equals.
+
+        Args:
+            weights: Row weights [samples, rows].
+
+        Returns:
+            Weight of rows with a smaller value, and of rows with a smaller or equal value, each
+                [samples, rows].
+        """
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]
         start = np.searchsorted(
@@ -81,7 +89,7 @@ class Values:
         return upto[:, start], upto[:, end]
 
     def ranks(self, weights: Floats) -> Floats:
-        """Returns the rank of each row in each weighted sample, in the shape of ``weights``,
-        (samples, rows). Equal values share their mean rank."""
+        """Returns the rank of each row for ``weights`` [samples, rows], in the same shape. Equal
+        values share their mean rank."""
         below, upto = self.cumulative_weights(weights)
         return (below + upto + 1) / 2

@@ -46,11 +46,15 @@ _SHARES = ("pairwise", "precision", "recall", "accuracy", "exact", "adjacent", "
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95% interval, and the p-value of a true value of 0.
+    """A value with its 95% interval and its p-value.
 
-    ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same
-    value with a second interval, which holds for other chatbots like these. The first interval then
-    holds for exactly these chatbots. None if there is only one interval.
+    Attributes:
+        value: The value, None if it is undefined.
+        low: Lower end of the interval, None without an interval.
+        high: Upper end of the interval, None without an interval.
+        p_value: Two-sided p-value of a true value of 0, None if it is not tested.
+        reason: Why there is no value or no interval.
+        beside: The same value with an interval for other chatbots like these.
     """
 
     value: float | None
@@ -76,9 +80,15 @@ def estimate_or_reason(value: float, reason: str) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transformation of a value between ``low`` and ``high``, used to compute its interval.
-    ``to`` transforms the value and is infinite at both ends, ``back`` is the inverse of ``to``, and
-    ``slope`` is the derivative of ``to``."""
+    """A transformation of a metric to a scale without ends, on which its interval is computed.
+
+    Attributes:
+        low: Lowest value of the metric.
+        high: Highest value of the metric.
+        to: Transforms a value.
+        back: Inverse of ``to``.
+        slope: Derivative of ``to``.
+    """
 
     low: float
     high: float
@@ -111,9 +121,8 @@ LOGIT = Transform(
 
 
 def transform_of(metric: str) -> Transform:
-    """Returns the transformation that intervals of ``metric`` use. Correlations and Krippendorff's
-    alpha use Fisher's z. Shares, F1 and areas under the ROC curve use the logit. Other metrics,
-    such as means, are not transformed."""
+    """Returns the transformation for intervals of ``metric``. Correlations and alpha use Fisher's
+    z, shares, F1 and AUC the logit, and means none."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
@@ -123,13 +132,14 @@ def transform_of(metric: str) -> Transform:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Groups of rows that the jackknife leaves out. ``unit``: the kind of group. ``names``: the
-    name of each row's cluster.
+    """Groups of rows that the jackknife leaves out in turn.
 
-    ``strata``: the chatbot of each row, if conversations are compared within chatbots. ``crossed``:
-    the context of each row, if clusters are chatbots and several chatbots met the same context. The
-    variance between contexts is then added. ``beside``: the clusters of a second interval, which
-    holds for other chatbots.
+    Attributes:
+        unit: What a group is.
+        names: Name of each row's group [rows].
+        crossed: Context of each row, if groups are chatbots that share contexts.
+        strata: Chatbot of each row, if conversations are compared within chatbots.
+        beside: Groups for a second interval, for other chatbots like these.
     """
 
     unit: Literal["chatbot", "conversation", "context"]
@@ -144,13 +154,13 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the clusters of an interval that holds for these chatbots in new conversations. With
-    5 chatbots or more, its field ``beside`` has the clusters of an interval that holds for other
-    chatbots like these.
+    """Returns the groups of rows to leave out for an interval for these chatbots.
 
-    ``chatbots``: the chatbot of each row, or None. ``groups``: the name of each row's conversation
-    or context. If a row has no chatbot, or all rows have the same one, each conversation is a
-    cluster.
+    With 5 chatbots or more, ``beside`` has the groups for other chatbots like these.
+
+    Args:
+        chatbots: Chatbot of each row, or None [rows].
+        groups: Name of each row's conversation or context [rows].
     """
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
@@ -186,16 +196,17 @@ def estimate_metrics(
     names: Iterable[str] = (),
     scale: Callable[[str], Transform] = transform_of,
 ) -> dict[str, Estimate]:
-    """Returns the metrics of ``statistic`` with 95% intervals. Correlations also have p-values.
+    """Returns the metrics of ``statistic`` with 95% intervals, and correlations also with p-values.
 
-    ``statistic``: a function of row weights that computes metrics. ``clusters``: the groups of rows
-    that the jackknife leaves out. ``reason``: why a metric has no value, if it has none. ``names``:
-    the metrics to return (default: all). ``scale``: a function that returns the transformation of a
-    metric.
+    Args:
+        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        clusters: Groups of rows that the jackknife leaves out in turn.
+        reason: Why a metric has no value, for those without one.
+        names: Metrics to return. Empty for all.
+        scale: Function from a metric's name to its transformation.
 
-    There is no interval if there are fewer than 10 rows or 3 clusters. There is none if leaving out
-    some cluster makes the metric undefined. There is none if the value is at an end of its range,
-    such as a correlation of 1.
+    Returns:
+        Estimate of each metric by name. Its ``reason`` says why an interval is missing.
     """
     estimates = estimates_without_intervals(
         statistic,
@@ -230,8 +241,11 @@ def estimates_without_intervals(
 ) -> dict[str, Estimate]:
     """Returns the metrics that ``statistic`` computes on all rows, without intervals.
 
-    ``rows``: the number of rows. ``reason``: why a metric has no value, if it has none. ``names``:
-    the metrics to return (default: all).
+    Args:
+        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        rows: Number of rows.
+        reason: Why a metric has no value, for metrics without one.
+        names: Metrics to return. Empty for all.
     """
     values = statistic(np.ones((1, rows)))
     return {
@@ -267,8 +281,8 @@ class Student:
     degrees: float
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value at ``distance`` from 0, in standard errors. It
-        is always above 0."""
+        """Returns the two-sided p-value, above 0, of a value at ``distance`` from 0 in standard
+        errors."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
@@ -284,8 +298,13 @@ class Student:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard error of a value (``error``), and the degrees of freedom of the Student's t that
-    its interval uses (``degrees``). If they are unknown, ``reason`` says why."""
+    """The standard error of a value, with the degrees of freedom of its interval.
+
+    Attributes:
+        error: Standard error.
+        degrees: Degrees of freedom of Student's t.
+        reason: Why both are unknown, None if they are known.
+    """
 
     error: float
     degrees: float
@@ -297,19 +316,19 @@ class Spread:
         return self.error * Student(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value that is ``distance`` away from the tested value.
-        ``distance`` is in the unit of ``error``."""
+        """Returns the two-sided p-value of a value at ``distance`` from the tested value."""
         return Student(self.degrees).p_value(abs(distance) / self.error)
 
 
 def jackknife_variance(
     left: Floats, figures: Floats, strata: Strata | None = None
 ) -> Floats:
-    """Returns the jackknife variance of one or several values, shape (...).
+    """Returns the jackknife variance of one or several values, [...].
 
-    ``left``: the values computed without each cluster in turn, shape (..., clusters). ``figures``:
-    the values over all rows, shape (...). ``strata``: the index of each cluster's stratum, shape
-    (clusters,). With strata, clusters are compared only with clusters of the same stratum.
+    Args:
+        left: The values without each cluster in turn [..., clusters].
+        figures: The values over all rows [...].
+        strata: Stratum index of each cluster [clusters]. Clusters are compared within strata.
     """
     count = left.shape[-1]
     if strata is None:
@@ -324,8 +343,12 @@ def jackknife_variance(
 
 
 def _deviations(left: Floats, strata: Strata | None) -> Floats:
-    """Returns each value of ``left`` minus the mean of its stratum, in the shape of ``left``.
-    Without ``strata``, the mean of all clusters is subtracted."""
+    """Returns each value of ``left`` minus the mean of its stratum, [..., clusters].
+
+    Args:
+        left: Values without each cluster in turn [..., clusters].
+        strata: Stratum index of each cluster [clusters], None for a single stratum.
+    """
     if strata is None:
         centred: Floats = left - left.mean(axis=-1, keepdims=True)
         return centred
@@ -337,12 +360,14 @@ def _deviations(left: Floats, strata: Strata | None) -> Floats:
 def degrees_of_freedom(
     left: Floats, evenness: float, strata: Strata | None = None
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, shape (...). They are between (clusters -
-    strata) / 3 and clusters - strata. They are fewer if few clusters carry most of the variance.
+    """Returns the degrees of freedom of Student's t for a jackknife interval, [...].
 
-    ``left``: the values computed without each cluster in turn, shape (..., clusters). ``evenness``:
-    the factor FIGURE for a single value, or DIFFERENCE for the difference of two. ``strata``: the
-    index of each cluster's stratum, shape (clusters,).
+    They are fewer if few clusters carry most of the variance.
+
+    Args:
+        left: Values without each cluster in turn [..., clusters].
+        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
     if strata is not None:
@@ -357,11 +382,13 @@ def degrees_of_freedom(
 def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, shape (...), between ``lowest`` and
-    ``highest``. They are fewer if few clusters carry most of the variance.
+    """Returns the degrees of freedom of Student's t, [...], from each cluster's influence.
 
-    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness``: the factor
-    FIGURE for a single value, or DIFFERENCE for the difference of two.
+    Args:
+        away: How far each cluster moves the value [..., clusters].
+        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        lowest: Fewest degrees of freedom to return.
+        highest: Most degrees of freedom to return.
     """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
@@ -373,11 +400,12 @@ def degrees_from_deviations(
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """Returns the standard error and degrees of freedom of each metric of ``statistic``, computed
-    by leaving out each of ``clusters`` in turn.
+    """Returns the standard error and degrees of freedom of each metric of ``statistic``.
 
-    ``statistic``: a function of row weights that computes metrics. ``evenness``: the factor of the
-    degrees of freedom, FIGURE for a single metric and DIFFERENCE for the difference of two.
+    Args:
+        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        clusters: Groups of rows that are left out in turn.
+        evenness: FIGURE for a single metric, DIFFERENCE for the difference of two.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _leave_out(statistic, clusters.names, clusters.strata)
@@ -414,14 +442,15 @@ def spread_of(
     evenness: float = FIGURE,
     strata: Strata | None = None,
 ) -> Spread:
-    """Returns the standard error and degrees of freedom of one value, or the reason why it has
-    none.
+    """Returns the standard error and degrees of freedom of one value, or why it has none.
 
-    ``left``: the value computed without each cluster in turn, shape (clusters,). ``variance``: the
-    jackknife variance of the value. ``labels``: the name of each cluster. ``unit``: the kind of
-    cluster. ``evenness``: the factor of the degrees of freedom, FIGURE for a single value and
-    DIFFERENCE for the difference of two. ``strata``: the index of each cluster's stratum, shape
-    (clusters,).
+    Args:
+        left: The value without each cluster in turn [clusters].
+        variance: Jackknife variance of the value.
+        labels: Name of each cluster [clusters].
+        unit: Kind of cluster, such as ``chatbot``.
+        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        strata: Stratum index of each cluster [clusters].
     """
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
@@ -439,12 +468,16 @@ def spread_of(
 def _leave_out(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
-    """Computes ``statistic`` without each cluster in turn. If there are more than MAX_PARTS
-    clusters, random groups of them are left out.
+    """Computes ``statistic`` without each cluster of rows in turn.
 
-    Returns the names of the clusters, the values of each metric without each cluster, shape
-    (clusters,), and the index of each cluster's stratum. ``names``: the cluster of each row.
-    ``chatbots``: the chatbot of each row. Without chatbots there are no strata.
+    Args:
+        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        names: Cluster of each row [rows].
+        chatbots: Chatbot of each row [rows]. Empty for no strata.
+
+    Returns:
+        Names of the clusters, metrics [clusters] by name, and the clusters' stratum indices
+            [clusters].
     """
     # Numbered by name: the order of the rows changes nothing.
     labels, first, member = np.unique(names, return_index=True, return_inverse=True)
@@ -466,9 +499,11 @@ def _leave_out(
 
 
 def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns the index of each conversation's stratum, which is its chatbot. ``chatbots``: the
-    chatbot of each conversation. Chatbots with one conversation share a stratum. If there is only
-    one such chatbot, it joins the largest stratum."""
+    """Returns the stratum index of each conversation. A stratum is a chatbot.
+
+    Args:
+        chatbots: Chatbot of each conversation [conversations].
+    """
     strata: Strata = np.unique(chatbots, return_inverse=True)[1]
     is_single = np.bincount(strata)[strata] == 1
     if is_single.sum() > 1:
@@ -479,8 +514,14 @@ def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
 
 
 def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
-    """Divides each stratum of clusters at random into parts, about MAX_PARTS in all. Returns the
-    index of each cluster's part and the index of each part's stratum."""
+    """Divides the clusters of each stratum at random into parts, about MAX_PARTS in all.
+
+    Args:
+        strata: Stratum index of each cluster [clusters].
+
+    Returns:
+        Part index of each cluster [clusters], and stratum index of each part [parts].
+    """
     rng = np.random.default_rng(0)
     part_of_cluster = np.empty_like(strata)
     stratum_of_part: list[int] = []
@@ -496,9 +537,13 @@ def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
 def add_interval(
     estimate: Estimate, spread: Spread, scale: Transform, *, tested: bool = False
 ) -> Estimate:
-    """Returns ``estimate`` with a 95% interval computed from ``spread`` on the transformed scale
-    ``scale``. If ``tested``, it also has the p-value of a true value of 0. If there can be no
-    interval, the estimate has a reason."""
+    """Returns ``estimate`` with a 95% interval, or with the reason why it has none.
+
+    Args:
+        spread: Standard error and degrees of freedom of the value.
+        scale: Transformation on whose scale the interval is computed.
+        tested: Whether to add the p-value of a true value of 0.
+    """
     value, reason = estimate.value, spread.reason
     if value is None:
         return estimate
@@ -526,8 +571,8 @@ def wilson_interval(successes: float, n: float) -> tuple[float, float]:
 
 
 def wilson_interval_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Returns Wilson's interval of a ``share`` of ``n`` trials. ``quantile``: the two-sided
-    quantile of the normal or t distribution, such as 1.96 for 95%."""
+    """Returns Wilson's interval of a ``share`` of ``n`` trials for a normal or t ``quantile``, such
+    as 1.96 for 95%."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = (

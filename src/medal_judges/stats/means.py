@@ -36,9 +36,10 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 class Sample:
     """Scores of one system, or of one group of rows.
 
-    ``values``: the scores, without NaN. ``clusters``: the name of each row's cluster. Equal names
-    in two samples are the same cluster. ``weights``: how much each row counts, above 0. With None,
-    all rows count alike.
+    Attributes:
+        values: The scores, without NaN [rows].
+        clusters: Name of each row's cluster [rows]. Equal names in two samples are one cluster.
+        weights: How much each row counts, above 0 [rows]. None for equal weights.
     """
 
     values: Values
@@ -60,13 +61,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """A mean, or the difference of two means, with all that its jackknife interval needs.
+    """A mean, or the difference of two means, with what its jackknife interval needs.
 
-    ``value``: over all rows. ``left``: computed without each cluster in turn. ``away``: the mean of
-    each cluster alone, minus ``value``. ``share``: the factor of each cluster's squared deviation
-    in the variance, (n - 1) / n for a sample of n clusters. These arrays have shape (clusters,).
-    ``fewest_degrees`` and ``most_degrees``: bounds of the degrees of freedom. ``tolerance``: the
-    distance up to which two means count as equal.
+    Attributes:
+        value: The mean over all rows.
+        left: The mean without each cluster in turn [clusters].
+        share: Factor of each cluster's squared deviation in the variance [clusters].
+        fewest_degrees: Lower bound of the degrees of freedom.
+        most_degrees: Upper bound of the degrees of freedom.
+        away: Mean of each cluster alone, minus ``value`` [clusters].
+        tolerance: Distance up to which two means count as equal.
     """
 
     value: float
@@ -126,9 +130,13 @@ class Jackknifed:
 
 
 def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
-    """Returns the weighted mean of the scores of ``sample`` with its 95% interval, cut to ``span``
-    (lowest, highest). If there are fewer than 5 clusters, or all scores are equal, the estimate has
-    a reason instead of an interval."""
+    """Returns the weighted mean of ``sample`` with its 95% interval.
+
+    With fewer than 5 clusters, or if all scores are equal, it has a reason instead of an interval.
+
+    Args:
+        span: Lowest and highest score, where the interval ends at the latest.
+    """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     return estimate_from(
@@ -137,12 +145,9 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
 
 
 def share_of(sample: Sample) -> Estimate:
-    """Returns the weighted mean of the scores of ``sample`` as a share, with its 95% interval.
-    Scores are between 0 and 1.
+    """Returns the weighted mean of ``sample``, with scores on [0, 1], and Wilson's 95% interval.
 
-    The interval is Wilson's for the effective number of rows, so shares of 0 and 1 have an interval
-    too. With fewer than 5 clusters, the estimate has a reason instead of an interval.
-    """
+    With fewer than 5 clusters, it has a reason instead of an interval."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)
@@ -152,13 +157,10 @@ def share_of(sample: Sample) -> Estimate:
 
 
 def difference_of(first: Sample, second: Sample) -> Difference:
-    """Returns the mean of ``first`` minus the mean of ``second``, with its 95% interval and
-    two-sided p-value.
+    """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
-    A cluster that is in both samples is left out of both at once, so samples of the same contexts
-    are compared in pairs. If one sample has fewer than 5 clusters, or nothing varies, the
-    difference has a reason instead of an interval.
-    """
+    Clusters in both samples are compared in pairs. With fewer than 5 clusters in a sample, there is
+    a reason instead of an interval."""
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
     first_mean, second_mean = jackknifed_means([first, second])
@@ -173,8 +175,8 @@ def cluster_count(sample: Sample) -> int:
 def cluster_indices(
     samples: Sequence[Sample],
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """Returns for each of ``samples`` the index of each row's cluster, and the number of clusters
-    in all samples. Equal cluster names have the same index."""
+    """Returns the index of each row's cluster in each of ``samples``, and the number of clusters.
+    Equal names in two samples have the same index."""
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
     ends = np.cumsum([len(sample.scores) for sample in samples])
@@ -182,11 +184,15 @@ def cluster_indices(
 
 
 def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns two values. The first is the factor of each cluster's squared deviation in the
-    jackknife variance, shape (``size``,). It is (n - 1) / n for a sample of n clusters, and 0 for a
-    cluster without rows. The second is n.
+    """Returns each cluster's factor in the jackknife variance, and the number of clusters with
+    rows.
 
-    ``member``: the index of each row's cluster. ``size``: the number of indices.
+    Args:
+        member: Cluster index of each row [rows].
+        size: Number of cluster indices.
+
+    Returns:
+        (n - 1) / n for each of the n clusters with rows and 0 for others, [size], and n.
     """
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
@@ -194,8 +200,8 @@ def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, 
 
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns for each of ``samples`` the mean over all rows, and the means without each cluster in
-    turn. Clusters with the same name in several samples are the same cluster."""
+    """Returns the mean of each of ``samples``, with the means without each cluster in turn. Equal
+    cluster names in two samples are one cluster."""
     members, size = cluster_indices(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -219,11 +225,12 @@ def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
 def estimate_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the mean ``figure`` as an Estimate, with its 95% interval cut to ``span`` (lowest,
-    highest).
+    """Returns the mean ``figure`` with its 95% interval.
 
-    ``reason``: why there is no interval, or None if there is one. ``extra``: half the width of a
-    further 95% interval, for an error that leaving out clusters does not show.
+    Args:
+        reason: Why there is no interval, None if there is one.
+        span: Lowest and highest mean, where the interval ends at the latest.
+        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
     """
     spread = _difference_from_zero(figure, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
@@ -233,11 +240,12 @@ def estimate_from(
 def difference_from(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Difference:
-    """Returns ``figure``, the difference of two means, as a Difference with an interval.
+    """Returns ``figure``, the difference of two means, with its interval and p-value.
 
-    ``reason``: why there is no interval, or None if there is one. ``span``: the scale of the two
-    means (lowest, highest). ``extra``: half the width of a further 95% interval, for an error that
-    leaving out clusters does not show.
+    Args:
+        reason: Why there is no interval, None if there is one.
+        span: Lowest and highest possible mean.
+        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
     """
     difference = _difference_from_zero(figure, reason, extra)
     if span is None:
@@ -248,9 +256,12 @@ def difference_from(
 def _difference_from_zero(
     figure: Jackknifed, reason: str | None, extra: float
 ) -> Difference:
-    """Returns ``figure`` as a Difference from 0. ``reason``: why there is no interval, or None if
-    there is one. ``extra``: half the width of a further 95% interval, for an error that leaving out
-    clusters does not show."""
+    """Returns ``figure`` minus 0, with its interval and p-value.
+
+    Args:
+        reason: Why there is no interval, None if there is one.
+        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
+    """
     variance = figure.variance
     if not reason and not math.isfinite(variance):
         reason = "no interval: it depends on a single cluster"
@@ -271,13 +282,13 @@ def _difference_from_zero(
 def share_estimate(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the share ``figure`` as an Estimate, with Wilson's interval for its effective number
-    of rows.
+    """Returns the share ``figure`` with Wilson's 95% interval.
 
-    The effective number follows from the jackknife variance and is at most ``rows``. At shares of 0
-    and 1, where there is no variance, it is ``clusters``. ``reason``: why there is no interval, or
-    None if there is one. ``extra``: half the width of a further 95% interval, for an error that
-    leaving out clusters does not show.
+    Args:
+        clusters: Number of clusters.
+        rows: Number of rows.
+        reason: Why there is no interval, None if there is one.
+        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
     """
     value = min(1.0, max(0.0, figure.value))
     if reason:
@@ -299,12 +310,12 @@ def share_estimate(
 
 
 def edge_error(samples: Sequence[Sample]) -> float:
-    """Returns half the width of a 95% interval for shares that are exactly 0 or 1. The jackknife
-    shows no error there, because all scores of the sample are equal.
+    """Returns half the width of a 95% interval for shares that are exactly 0 or 1.
 
-    The width is computed as if the sample had one more cluster of 0 and one more of 1 (Agresti and
-    Caffo 2000). For several ``samples``, the result is the root of the sum of squares. A sample
-    whose scores are not all equal adds 0.
+    The jackknife shows no error there, because all scores are equal.
+
+    Args:
+        samples: Scores of 0 or 1. A sample with both adds nothing.
     """
     square = 0.0
     for sample in samples:
@@ -320,11 +331,12 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval, if it has fewer than 5 clusters. Otherwise returns
-    None.
+    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, otherwise None.
 
-    ``units``: what the text calls a single row, and a cluster of several rows. ``owner``: whose
-    clusters they are, such as `` of the first``. ``prefix``: the start of the text.
+    Args:
+        units: Words for a single row and for a cluster of several rows.
+        owner: Whose clusters they are, such as `` of the first``.
+        prefix: Start of the text.
     """
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:

@@ -45,10 +45,11 @@ _NEVER = 3.7
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample of which people labelled some rows. The labelled rows are a random sample of all
-    rows.
+    """A sample of which people labelled a random part of the rows.
 
-    ``labels``: shape (rows,), on any scale, NaN without a label.
+    Attributes:
+        sample: The judge's scores of all rows.
+        labels: People's labels [rows], on any scale, NaN without a label.
     """
 
     sample: Sample
@@ -71,8 +72,8 @@ class LabelledSample:
 
     @property
     def label_weights(self) -> Floats:
-        """Returns the weights of the rows, shape (rows,): with mean 1 over the labelled rows, and 0
-        for the others."""
+        """Returns the weights of the rows [rows], with mean 1 over labelled rows and 0 for others.
+        """
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()
@@ -81,11 +82,12 @@ class LabelledSample:
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
     """Returns the estimated mean of people's labels over all ``rows``, with its 95% interval.
-    ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
 
-    With fewer than 5 labelled clusters, the estimate has a reason instead of a value. If every
-    label is the same linear function of the score and ``span`` is None, it has a value but no
-    interval.
+    With fewer than 5 labelled clusters, it has a reason instead of a value.
+
+    Args:
+        rows: The judge's scores of all rows and people's labels of some.
+        span: Lowest and highest label, None if unknown.
     """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
@@ -94,9 +96,13 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the estimated share of ``rows`` that people would label 1, with its 95% interval.
-    Scores are between 0 and 1. With fewer than 5 labelled clusters, the estimate has a reason
-    instead of a value."""
+    """Returns the estimated share of rows that people would label 1, with its 95% interval.
+
+    With fewer than 5 labelled clusters, it has a reason instead of a value.
+
+    Args:
+        rows: The judge's scores on [0, 1], with labels of 0 or 1 for some rows.
+    """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
     if np.ptp(rows.label_sample.scores) == 0:  # a slope of 0: the labels alone
@@ -109,13 +115,15 @@ def corrected_share(rows: LabelledSample) -> Estimate:
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns the estimated mean label of the ``first`` system minus the estimated mean label of
-    the ``second``. ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
+    """Returns the estimated mean label of the ``first`` system minus that of the ``second``.
 
-    Each system is corrected by its own labelled rows, so a judge's preference for one of them
-    cancels out. The slope of labels on scores is common to both. Equal cluster names in both
-    systems are the same context. With fewer than 5 labelled clusters of one system, the difference
-    has a reason instead of a value.
+    Args:
+        first: The first system's scores, with labels of some rows.
+        second: The second system's scores, with labels of some rows.
+        span: Lowest and highest label, None if unknown.
+
+    Returns:
+        The difference. With fewer than 5 labelled clusters of a system, a reason instead.
     """
     if reason := too_few_labels_reason(first) or too_few_labels_reason(second):
         return Difference(None, reason=reason)
@@ -126,12 +134,13 @@ def corrected_difference(
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMeans:
-    """The corrected mean of each system (``figures``), and the ``slope`` of labels on scores.
+    """The mean label of each system, estimated from the judge's scores and some labels.
 
-    ``hidden``: for each system, half the width of a 95% interval, if every label of the system is
-    the same linear function of its score. The labelled rows then show no error, but the other rows
-    may have one. Otherwise it is 0. ``certain``: why there is no interval, if labels follow from
-    scores in this way and their scale is unknown.
+    Attributes:
+        figures: The estimated means.
+        slope: Slope of labels on scores, by which the judge's scores count.
+        hidden: Half the width of a further 95% interval, for an error that labels do not show.
+        certain: Why there is no interval, None if there is one.
     """
 
     figures: list[Jackknifed]
@@ -143,11 +152,11 @@ class CorrectedMeans:
 def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
-    """Corrects the judge's mean of each of ``systems`` by people's labels. Returns the corrected
-    means over all rows, and without each cluster in turn.
+    """Corrects the judge's mean of each of ``systems`` by people's labels.
 
-    All systems share one slope of labels on scores. Each system has at least one labelled row.
-    ``span``: the scale of the labels (lowest, highest), or None if it is unknown.
+    Args:
+        systems: Scores and labels of each system. Each has a labelled row.
+        span: Lowest and highest label, None if unknown.
     """
     members, size = cluster_indices([rows.sample for rows in systems])
     sums: list[Floats] = []
@@ -194,14 +203,16 @@ def correct_means(
 def _weighted_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns an array of weighted sums, shape (1 + clusters, 7), and the mean of the labels. The
-    array's first row has the sums over all rows of the sample. Each other row has the sums without
-    one cluster.
+    """Returns the weighted sums from which a corrected mean is computed, and the mean label.
 
-    Columns 0 and 1 are sums over all rows: weight and score. Columns 2 to 6 are sums over labelled
-    rows: weight, label, score, label times score, and score squared. The means over labelled rows
-    are first subtracted from labels and scores. ``member``: the index of each row's cluster.
-    ``size``: the number of clusters.
+    Args:
+        member: Cluster index of each row [rows].
+        size: Number of clusters.
+
+    Returns:
+        Sums [1 + clusters, 7] over all rows, then without each cluster in turn. Columns 0 and 1
+            (weight, score) are over all ``rows``. Columns 2 to 6 (weight, label, score, label times
+            score, score squared) are over labelled rows.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,
@@ -231,11 +242,13 @@ def _weighted_sums(
 
 
 def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
-    """Returns the least-squares slope of labels on scores within systems: over all rows and without
-    each cluster in turn, shape (1 + clusters,).
+    """Returns the least-squares slope of labels on scores, [1 + clusters].
 
-    ``parts``: the sums of each system, from ``_weighted_sums``. The slope is 0 if the judge
-    contradicts people, or if the standard deviation of the scores is below ``tolerance``.
+    The first is over all rows, the others are without each cluster in turn. None is below 0.
+
+    Args:
+        parts: Sums of each system, from ``_weighted_sums``.
+        tolerance: Scores with a smaller standard deviation have a slope of 0.
     """
     products, squares, size, weights = np.zeros((4, len(parts[0])))
     for part in parts:

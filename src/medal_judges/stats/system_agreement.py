@@ -29,13 +29,14 @@ MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 def pairwise_accuracy(
     people: Values, judge: Values, systems: npt.NDArray[np.intp]
 ) -> Estimate:
-    """Returns the share of pairs of systems that the judge's means order as people's means do. A
-    pair that both tie counts as right. The 95% interval holds for other systems like these, because
-    each system is left out in turn.
+    """Returns the share of pairs of systems that the judge orders, or ties, as people do.
 
-    ``people`` and ``judge``: labels and scores, shape (rows,). ``systems``: the index of each row's
-    system, from 0. The share is undefined for fewer than 3 systems and has no interval for fewer
-    than 5.
+    The 95% interval is for other systems like these. It needs 5 systems, the share 3.
+
+    Args:
+        people: People's labels [rows].
+        judge: The judge's scores [rows].
+        systems: System index of each row [rows], from 0.
     """
     count = int(systems.max(initial=-1)) + 1
     if count < MIN_SYSTEMS:
@@ -58,8 +59,15 @@ def pairwise_accuracy(
 
 
 def _compare_means(values: Values, systems: npt.NDArray[np.intp]) -> Floats:
-    """Compares the means of every two systems. Returns an array of shape (systems, systems): 1 if
-    the mean of the row's system is higher, -1 if it is lower, 0 for a tie."""
+    """Returns which of every two systems has the higher mean, [systems, systems].
+
+    Args:
+        values: Labels or scores [rows].
+        systems: System index of each row [rows].
+
+    Returns:
+        1 if the mean of the system of the row is higher, -1 if it is lower, 0 for a tie.
+    """
     means = np.bincount(systems, values.numbers) / np.bincount(systems)
     rounding = 1e-12 * float(np.abs(means).max())
     return signs(means[:, None] - means, max(values.tolerance, rounding))

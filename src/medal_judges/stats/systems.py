@@ -44,10 +44,11 @@ Mask = npt.NDArray[np.bool_]
 class SystemRows:
     """The rows of one system on one dimension.
 
-    ``values``: the judge's scores. ``contexts``: the name of each row's context. Equal names in two
-    systems are the same context. ``clusters``: the name of each row's larger unit, such as the
-    user, whose rows vary together. By default the unit is the context. ``labels``: people's mean
-    label of each row, NaN without a label. None if people labelled no row.
+    Attributes:
+        values: The judge's scores [rows].
+        contexts: Name of each row's context [rows]. Equal names in two systems are one context.
+        clusters: Name of each row's larger unit, such as the user. None for the context.
+        labels: People's mean labels [rows], NaN without a label. None if there are none.
     """
 
     values: Values
@@ -61,14 +62,13 @@ class SystemRows:
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """Returns the scores of ``rows`` (indices) as a sample. ``weights``: one for each of
-        ``rows``."""
+        """Returns the scores of ``rows`` (indices), with their ``weights``, as a sample."""
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of ``rows`` (indices) as a sample. ``weights``: one for
-        each of ``rows``. If people labelled no row, all labels are NaN."""
+        """Returns the scores and labels of ``rows`` (indices), with their ``weights``, as a sample.
+        """
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -84,14 +84,16 @@ class SystemRows:
 class SystemDifference:
     """The mean of the first system minus the mean of the second.
 
-    ``judge``: the difference by the judge's scores alone. ``corrected``: the difference by scores
-    that people's labels correct, None without labels. ``rows``: the number of compared rows of each
-    system. ``left_out``: the number of rows of each system that are not compared, because the other
-    system lacks their contexts.
-
-    ``shared``: the number of contexts that both systems have. ``wins``, ``ties`` and ``losses``:
-    the number of these contexts in which the judge's mean of the first system is higher than, equal
-    to or lower than the mean of the second.
+    Attributes:
+        judge: Difference of the judge's mean scores.
+        corrected: Difference corrected with people's labels, None without labels.
+        pairing: Whether systems are compared within contexts that both have.
+        shared: Number of contexts that both systems have.
+        rows: Number of compared rows of each system.
+        left_out: Number of rows of each system that are not compared.
+        wins: Number of shared contexts in which the first system's mean score is higher.
+        ties: Number of shared contexts in which the mean scores are equal.
+        losses: Number of shared contexts in which the first system's mean score is lower.
     """
 
     judge: Difference
@@ -116,13 +118,16 @@ def system_difference(
     span: Span | None = None,
     label_span: Span | None = None,
 ) -> SystemDifference:
-    """Returns the mean of ``first`` minus the mean of ``second``: once for the judge's scores, and
-    once corrected with labels. Contexts that both systems have are compared in pairs.
+    """Returns the mean score of the ``first`` system minus the mean score of the ``second``.
 
-    ``span``: the scale of the scores (lowest, highest). If it is SHARE, scores are 0 or 1 and means
-    are shares. ``label_span``: the scale of the labels. Either difference has a ``reason`` instead
-    of an interval if a system has fewer than 5 contexts, or if nothing varies. The corrected one
-    needs 5 labelled contexts of each system.
+    Contexts that both systems have are compared in pairs. The difference is also corrected with
+    people's labels, if there are any.
+
+    Args:
+        first: Scores, contexts and labels of the first system.
+        second: Scores, contexts and labels of the second system.
+        span: Lowest and highest score. SHARE if the means are shares.
+        label_span: Lowest and highest label.
     """
     systems = (first, second)
     names = np.concatenate([first.contexts, second.contexts])
@@ -170,13 +175,14 @@ _Part = tuple[Sequence[Rows], Sequence[Floats]]
 def _paired_and_unpaired(
     codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]
 ) -> list[_Part]:
-    """Returns the rows to compare, with their weights, in one or two parts: paired rows in shared
-    contexts, and unpaired rows in other contexts.
+    """Returns the rows of two systems to compare, in a paired and an unpaired part.
 
-    If one system has fewer than 5 other contexts, there is no second part. If fewer than 5 contexts
-    are shared, the only part has all rows, unpaired. ``codes``: for each system, the index of each
-    row's context. ``counts``: the number of rows of each system in each context. ``inside``: for
-    each system, whether each row's context is shared.
+    A part is left out if it has fewer than 5 contexts.
+
+    Args:
+        codes: For each system, the context index of each row.
+        counts: Number of rows by system and context [2, contexts].
+        inside: For each system, whether both systems have each row's context.
     """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_with_equal_weights([np.arange(len(code)) for code in codes])]
@@ -223,8 +229,13 @@ def _judge_difference(
 def _corrected_difference(
     systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
 ) -> Difference:
-    """Returns the difference between the two systems, by scores that people's labels correct. If
-    one of ``parts`` has too few labels, all rows are compared as one unpaired part."""
+    """Returns the difference of two systems' mean labels, estimated from scores and some labels.
+
+    Args:
+        systems: The first and the second system.
+        parts: Rows to compare, with their weights. Too few labels merge them into one part.
+        span: Lowest and highest label, None if unknown.
+    """
     samples = []
     for rows, weights in parts:
         for k, system in enumerate(systems):
@@ -241,11 +252,12 @@ def _corrected_difference(
 
 
 def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """Returns the difference between two systems, weighted over paired and unpaired rows.
+    """Returns one difference of two systems from their means on paired and unpaired rows.
 
-    ``figures``: the means of both systems on paired rows and, if there are any, their means on
-    unpaired rows. The paired and the unpaired difference are weighted by precision. If one of them
-    does not vary, both are weighted by their number of dialogues.
+    The two differences are weighted by precision.
+
+    Args:
+        figures: Means of both systems on paired rows, then on unpaired rows if there are any.
     """
     paired = figures[0] - figures[1]
     if len(figures) == 2:

@@ -38,7 +38,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import correct_by_holm
 from medal_judges.stats.equal import EQUAL_FACT, Values
-from medal_judges.stats.means import estimate_from, mean_of, share_of
+from medal_judges.stats.means import mean_of, share_of, to_mean_estimate
 from medal_judges.stats.ppi import LabelledSample, correct_means, too_few_labels_reason
 from medal_judges.stats.systems import (
     SHARE,
@@ -321,7 +321,7 @@ def _system_results(
             result = replace(result, people=mean_of(sample.label_sample, span))
         if corrected is not None:
             mean, hidden = corrected.figures[i], corrected.hidden[i]
-            interval = estimate_from(mean, corrected.certain, span, hidden)
+            interval = to_mean_estimate(mean, corrected.certain, span, hidden)
             result = replace(result, corrected=interval)
         results.append(result)
     return results

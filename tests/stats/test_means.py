@@ -9,11 +9,11 @@ from tests.stats.samples import sample
 
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import (
-    difference_from,
     difference_of,
     jackknifed_means,
     mean_of,
     share_of,
+    to_difference,
 )
 
 RNG = np.random.default_rng(0)
@@ -103,7 +103,7 @@ def test_the_interval_stays_on_the_scale() -> None:
     first, second = jackknifed_means(
         [sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6))]
     )
-    apart = difference_from(first - second, None, (1.0, 5.0)).estimate
+    apart = to_difference(first - second, None, (1.0, 5.0)).estimate
     assert apart.high == pytest.approx(4.0)
 
 

@@ -68,6 +68,7 @@ def no_interval_reason(answers: Floats, measurement: str) -> str | None:
     if len(levels) < 2:
         return None
     of_rarest = (shared == levels[sizes.argmin()]).sum(axis=1)
+    # Otherwise alpha is just below 0, whichever row is left out: in simulations no interval covers.
     if (of_rarest > 1).any():
         return None
     return "no interval: no row has the rarest answer twice"

@@ -57,7 +57,7 @@ def correlation_statistic(
         human: People's mean ratings [rows].
         score: The judge's scores [rows].
         chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
-        names: Some of CORRELATIONS, such as ``["pearson", "kendall"]``.
+        names: Some of ``CORRELATIONS``, such as ``["pearson", "kendall"]``.
 
     Returns:
         A function from weights [samples, rows] to correlations [samples] by name. ``spearman`` is
@@ -89,8 +89,7 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation [samples] of ``x`` and ``y`` for ``weights`` [samples, rows].
-    """
+    """Returns Spearman's correlation [samples] of ``x`` and ``y`` for ``weights`` [samples, rows]."""
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
@@ -153,14 +152,15 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     Returns:
         A function from weights [samples, rows] to both metrics [samples] by name.
     """
-    tie = tie_distance(human, score)
+    # Deutsch, Foster and Freitag 2023: scores that are this close are a tie of the judge.
+    tie = fit_tie_distance(human, score)
 
     def pairs(first: Rows, second: Rows) -> tuple[Floats, Floats]:
-        """Returns two arrays [first, second] about the pairs of rows.
+        """Compares the rows ``first`` with the rows ``second``, by people and by the judge.
 
         Returns:
-            Whether both order the two rows alike (1) or not (-1), and whether the judge is right
-                (1).
+            1 if both order two rows alike, -1 if not, 0 for a tie, [first, second]. Then 1 if the
+                judge is right, [first, second].
         """
         x = human.numbers[first, None] - human.numbers[second]
         y = score.numbers[first, None] - score.numbers[second]
@@ -169,8 +169,7 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         return people * signs(y, score.tolerance), is_right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
-        """Returns both arrays of ``pairs``, summed with ``weights`` over the second row, [2, rows].
-        """
+        """Returns both arrays of ``pairs``, summed with ``weights`` over the second row, [2, rows]."""
         count = math.ceil(len(rows) ** 2 / _PAIRS_HELD)
         blocks = []
         for part in np.array_split(rows, count):
@@ -204,6 +203,7 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         by_people, by_judge = untied
         is_defined = (weights > 0).sum(axis=1) >= MIN_ROWS
         is_defined &= np.minimum(by_people, by_judge) > 1e-12 * all_pairs
+        # A row with a weight of 2 is two rows, which are not paired with each other.
         return {
             "kendall": ratio(agree, np.sqrt(by_people * by_judge), is_defined),
             "pairwise": ratio(right - squares, all_pairs - squares, is_defined),
@@ -212,10 +212,10 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     return statistic
 
 
-def tie_distance(human: Values, score: Values) -> float:
+def fit_tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores of a judge count as a tie.
 
-    With it, the judge orders, or ties, as many pairs of rows as possible as people do.
+    It is chosen so that the judge orders, or ties, the most pairs of rows as people do.
 
     Args:
         human: People's mean ratings [rows].
@@ -251,6 +251,7 @@ def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
         score: The judge's scores [rows].
         weights: Row weights [samples, rows].
     """
+    # The chance that a positive row has the higher score; a tie counts half (Mann, Whitney 1947).
     ranks = score.ranks(weights)
     high = (weights * positive).sum(axis=1)
     low = (weights * (1 - positive)).sum(axis=1)

@@ -71,6 +71,7 @@ class Difference:
             return 1.0
         if self.value is None or self.reference is None:
             return None
+        # The interval is wider by the tolerance at both ends, so both agree.
         beyond = max(abs(self.value) - self.tolerance, 0.0)
         if not beyond:
             return 1.0
@@ -169,8 +170,7 @@ def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Difference:
-    """Returns the ``metric`` of the ``first`` judge minus the ``metric`` of the ``second``, on the
-    same rows.
+    """Returns the ``first`` judge's ``metric`` minus the ``second`` judge's, on the same rows.
 
     Args:
         first: Function of row weights that computes the first judge's metric.

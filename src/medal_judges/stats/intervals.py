@@ -201,7 +201,7 @@ def estimate_metrics(
     Args:
         statistic: Function from row weights [samples, rows] to metrics [samples] by name.
         clusters: Groups of rows that the jackknife leaves out in turn.
-        reason: Why a metric has no value, for those without one.
+        reason: Why a metric has no value, for metrics without one.
         names: Metrics to return. Empty for all.
         scale: Function from a metric's name to its transformation.
 
@@ -366,7 +366,7 @@ def degrees_of_freedom(
 
     Args:
         left: Values without each cluster in turn [..., clusters].
-        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
@@ -386,7 +386,7 @@ def degrees_from_deviations(
 
     Args:
         away: How far each cluster moves the value [..., clusters].
-        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
         lowest: Fewest degrees of freedom to return.
         highest: Most degrees of freedom to return.
     """
@@ -405,18 +405,20 @@ def jackknife(
     Args:
         statistic: Function from row weights [samples, rows] to metrics [samples] by name.
         clusters: Groups of rows that are left out in turn.
-        evenness: FIGURE for a single metric, DIFFERENCE for the difference of two.
+        evenness: ``FIGURE`` for a single metric, ``DIFFERENCE`` for the difference of two.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
-    labels, left, strata = _leave_out(statistic, clusters.names, clusters.strata)
+    labels, left, strata = _compute_without_each(
+        statistic, clusters.names, clusters.strata
+    )
     variances = {
         n: jackknife_variance(left[n], value, strata).item()
         for n, value in figures.items()
     }
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
-        _, without_context, _ = _leave_out(statistic, clusters.crossed)
-        _, without_pair, _ = _leave_out(statistic, pairs)
+        _, without_context, _ = _compute_without_each(statistic, clusters.crossed)
+        _, without_pair, _ = _compute_without_each(statistic, pairs)
         for name, value in figures.items():
             # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
             of_contexts = jackknife_variance(without_context[name], value)
@@ -449,7 +451,7 @@ def spread_of(
         variance: Jackknife variance of the value.
         labels: Name of each cluster [clusters].
         unit: Kind of cluster, such as ``chatbot``.
-        evenness: FIGURE for a single value, DIFFERENCE for the difference of two.
+        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
         strata: Stratum index of each cluster [clusters].
     """
     if not math.isfinite(variance):
@@ -465,7 +467,7 @@ def spread_of(
     )
 
 
-def _leave_out(
+def _compute_without_each(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
     """Computes ``statistic`` without each cluster of rows in turn.
@@ -505,6 +507,7 @@ def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
         chatbots: Chatbot of each conversation [conversations].
     """
     strata: Strata = np.unique(chatbots, return_inverse=True)[1]
+    # Chatbots with one conversation share a stratum; a single one joins the largest.
     is_single = np.bincount(strata)[strata] == 1
     if is_single.sum() > 1:
         strata[is_single] = strata[is_single][0]
@@ -514,7 +517,7 @@ def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
 
 
 def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
-    """Divides the clusters of each stratum at random into parts, about MAX_PARTS in all.
+    """Divides the clusters of each stratum at random into parts, about ``MAX_PARTS`` in all.
 
     Args:
         strata: Stratum index of each cluster [clusters].

@@ -135,11 +135,11 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
     With fewer than 5 clusters, or if all scores are equal, it has a reason instead of an interval.
 
     Args:
-        span: Lowest and highest score, where the interval ends at the latest.
+        span: Lowest and highest score, to which the interval is cut.
     """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    return estimate_from(
+    return to_mean_estimate(
         jackknifed_means([sample])[0], few_clusters_reason(sample), span
     )
 
@@ -151,7 +151,7 @@ def share_of(sample: Sample) -> Estimate:
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)
-    return share_estimate(
+    return to_share_estimate(
         figure, clusters, len(sample.scores), few_clusters_reason(sample)
     )
 
@@ -165,7 +165,7 @@ def difference_of(first: Sample, second: Sample) -> Difference:
         return Difference(None, reason="no rows")
     first_mean, second_mean = jackknifed_means([first, second])
     reason = few_clusters_reason(first) or few_clusters_reason(second)
-    return difference_from(first_mean - second_mean, reason, None)
+    return to_difference(first_mean - second_mean, reason, None)
 
 
 def cluster_count(sample: Sample) -> int:
@@ -222,14 +222,14 @@ def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
     return figures
 
 
-def estimate_from(
+def to_mean_estimate(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
     """Returns the mean ``figure`` with its 95% interval.
 
     Args:
         reason: Why there is no interval, None if there is one.
-        span: Lowest and highest mean, where the interval ends at the latest.
+        span: Lowest and highest mean, to which the interval is cut.
         extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
     """
     spread = _difference_from_zero(figure, reason, extra)
@@ -237,7 +237,7 @@ def estimate_from(
     return replace(estimate, p_value=None)
 
 
-def difference_from(
+def to_difference(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Difference:
     """Returns ``figure``, the difference of two means, with its interval and p-value.
@@ -256,7 +256,7 @@ def difference_from(
 def _difference_from_zero(
     figure: Jackknifed, reason: str | None, extra: float
 ) -> Difference:
-    """Returns ``figure`` minus 0, with its interval and p-value.
+    """Returns ``figure`` as a difference from 0, with its interval and p-value.
 
     Args:
         reason: Why there is no interval, None if there is one.
@@ -279,7 +279,7 @@ def _difference_from_zero(
     return Difference(figure.value, error, student, tolerance=figure.tolerance)
 
 
-def share_estimate(
+def to_share_estimate(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
     """Returns the share ``figure`` with Wilson's 95% interval.
@@ -297,6 +297,7 @@ def share_estimate(
     if not math.isfinite(variance):
         return Estimate(value, reason="no interval: it depends on a single cluster")
     base = value * (1 - value)
+    # At 0 and 1 there is no variance; elsewhere it gives the effective number of rows.
     size = float(clusters)
     varies = base > 0 and variance > 1e-15
     degrees = max(1.0, clusters - 1.0)
@@ -309,7 +310,7 @@ def share_estimate(
     return Estimate(value, min(value, low), max(value, high))
 
 
-def edge_error(samples: Sequence[Sample]) -> float:
+def half_width_at_ends(samples: Sequence[Sample]) -> float:
     """Returns half the width of a 95% interval for shares that are exactly 0 or 1.
 
     The jackknife shows no error there, because all scores are equal.
@@ -320,6 +321,7 @@ def edge_error(samples: Sequence[Sample]) -> float:
     square = 0.0
     for sample in samples:
         if sample.values.is_constant:
+            # One more cluster of 0 and one more of 1 (Agresti and Caffo 2000).
             size = cluster_count(sample) + 2
             square += Student(size - 1).critical_value() ** 2 * (size - 1) / size**3
     return math.sqrt(square)

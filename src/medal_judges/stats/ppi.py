@@ -31,11 +31,11 @@ from medal_judges.stats.means import (
     cluster_count,
     cluster_indices,
     deviation_weights,
-    difference_from,
-    estimate_from,
     few_clusters_reason,
-    share_estimate,
     share_of,
+    to_difference,
+    to_mean_estimate,
+    to_share_estimate,
 )
 
 _FLAT = 1e-12  # a variance below this share of the labels' squares is rounding
@@ -72,8 +72,7 @@ class LabelledSample:
 
     @property
     def label_weights(self) -> Floats:
-        """Returns the weights of the rows [rows], with mean 1 over labelled rows and 0 for others.
-        """
+        """Returns the weights of the rows [rows], with mean 1 over labelled rows and 0 for others."""
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()
@@ -92,7 +91,7 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
     fit = correct_means([rows], span)
-    return estimate_from(fit.figures[0], fit.certain, span, fit.hidden[0])
+    return to_mean_estimate(fit.figures[0], fit.certain, span, fit.hidden[0])
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
@@ -109,13 +108,13 @@ def corrected_share(rows: LabelledSample) -> Estimate:
         return share_of(rows.label_sample)
     fit = correct_means([rows], (0.0, 1.0))
     clusters, size = cluster_count(rows.label_sample), len(rows.sample.scores)
-    return share_estimate(fit.figures[0], clusters, size, None, fit.hidden[0])
+    return to_share_estimate(fit.figures[0], clusters, size, None, fit.hidden[0])
 
 
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns the estimated mean label of the ``first`` system minus that of the ``second``.
+    """Returns the first system's estimated mean label minus the second system's.
 
     Args:
         first: The first system's scores, with labels of some rows.
@@ -123,13 +122,14 @@ def corrected_difference(
         span: Lowest and highest label, None if unknown.
 
     Returns:
-        The difference. With fewer than 5 labelled clusters of a system, a reason instead.
+        The difference. With fewer than 5 labelled clusters of a system, it has a reason instead.
     """
     if reason := too_few_labels_reason(first) or too_few_labels_reason(second):
         return Difference(None, reason=reason)
+    # One slope for both; own labels of each, so that a preference of the judge cancels out.
     fit = correct_means([first, second], span)
     figure = fit.figures[0] - fit.figures[1]
-    return difference_from(figure, fit.certain, span, math.hypot(*fit.hidden))
+    return to_difference(figure, fit.certain, span, math.hypot(*fit.hidden))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class CorrectedMeans:
     """The mean label of each system, estimated from the judge's scores and some labels.
 
     Attributes:
-        figures: The estimated means.
+        figures: The estimated mean of each system.
         slope: Slope of labels on scores, by which the judge's scores count.
-        hidden: Half the width of a further 95% interval, for an error that labels do not show.
+        hidden: For each system, half the width of an interval for an error that labels do not show.
         certain: Why there is no interval, None if there is one.
     """
 
@@ -191,6 +191,7 @@ def correct_means(
         )
         residuals = (rows.labels - slope * rows.sample.scores)[rows.is_labelled]
         finest_residual = max(tolerance, slope * rows.sample.values.tolerance)
+        # Labels that follow from scores show no error, but the other rows may have one.
         hidden.append(0.0)
         if np.ptp(residuals) <= finest_residual:
             hidden[i] = _NEVER * width / clusters

@@ -31,7 +31,7 @@ def pairwise_accuracy(
 ) -> Estimate:
     """Returns the share of pairs of systems that the judge orders, or ties, as people do.
 
-    The 95% interval is for other systems like these. It needs 5 systems, the share 3.
+    The 95% interval is for other systems like these, and needs 5 systems.
 
     Args:
         people: People's labels [rows].

@@ -27,10 +27,10 @@ from medal_judges.stats.means import (
     Sample,
     Span,
     cluster_count,
-    difference_from,
-    edge_error,
     few_clusters_reason,
+    half_width_at_ends,
     jackknifed_means,
+    to_difference,
 )
 from medal_judges.stats.ppi import LabelledSample, correct_means, too_few_labels_reason
 
@@ -67,8 +67,7 @@ class SystemRows:
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of ``rows`` (indices), with their ``weights``, as a sample.
-        """
+        """Returns the scores and labels of ``rows`` (indices), with their ``weights``, as a sample."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -126,7 +125,7 @@ def system_difference(
     Args:
         first: Scores, contexts and labels of the first system.
         second: Scores, contexts and labels of the second system.
-        span: Lowest and highest score. SHARE if the means are shares.
+        span: Lowest and highest score. ``SHARE`` if the means are shares.
         label_span: Lowest and highest label.
     """
     systems = (first, second)
@@ -136,7 +135,7 @@ def system_difference(
     counts = np.stack([np.bincount(code, minlength=len(labels)) for code in codes])
     shared: Mask = np.asarray((counts > 0).all(axis=0))
     inside = [shared[code] for code in codes]
-    parts = _paired_and_unpaired(codes, counts, inside)
+    parts = _choose_rows(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
         corrected = _corrected_difference(systems, parts, label_span)
@@ -153,7 +152,9 @@ def system_difference(
     wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
-        edge = edge_error([first.full_sample().sample, second.full_sample().sample])
+        edge = half_width_at_ends(
+            [first.full_sample().sample, second.full_sample().sample]
+        )
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
         _judge_difference(systems, parts, span, edge),
@@ -172,17 +173,20 @@ def system_difference(
 _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
-def _paired_and_unpaired(
+def _choose_rows(
     codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]
 ) -> list[_Part]:
-    """Returns the rows of two systems to compare, in a paired and an unpaired part.
+    """Chooses the rows of two systems to compare, in pairs of shared contexts or unpaired.
 
-    A part is left out if it has fewer than 5 contexts.
+    With fewer than 5 shared contexts, all rows are unpaired.
 
     Args:
         codes: For each system, the context index of each row.
         counts: Number of rows by system and context [2, contexts].
-        inside: For each system, whether both systems have each row's context.
+        inside: For each system, whether the other one has each row's context.
+
+    Returns:
+        The paired part, then the unpaired one. Each has row indices and weights of both systems.
     """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_with_equal_weights([np.arange(len(code)) for code in codes])]
@@ -221,7 +225,7 @@ def _judge_difference(
     reason = few_clusters_reason(
         smallest, ("dialogue", "context"), " of one of the two"
     )
-    return difference_from(
+    return to_difference(
         _combine_differences(jackknifed_means(samples)), reason, span, extra
     )
 
@@ -246,7 +250,7 @@ def _corrected_difference(
         if reason := too_few_labels_reason(sample):
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct_means(samples, span)
-    return difference_from(
+    return to_difference(
         _combine_differences(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
     )
 

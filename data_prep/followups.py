@@ -70,9 +70,15 @@ class PoolGeneration(Config):
 
 @dataclass(slots=True)
 class Proposal:
-    """One request to a model for follow-ups with ``sign`` (``negative`` or ``positive``). ``k``
-    numbers the requests for the same sign, from 0. ``text`` is the answer, None until it
-    arrives."""
+    """One request to a model for follow-ups, which are texts that a user might say next.
+
+    Attributes:
+        id: ``HASH:SIGN:K``, with a hash of the settings.
+        sign: ``negative`` (the user is dissatisfied) or ``positive``.
+        k: The number of the request for this sign, from 0.
+        text: The answer of the model, None until it arrives.
+        stage: The name of the only question.
+    """
 
     id: str
     sign: Sign
@@ -82,7 +88,13 @@ class Proposal:
 
 
 class PoolRunner(JobRunner[Proposal]):
-    """Asks one model for follow-ups: all samples of all signs."""
+    """Asks one language model for follow-ups, which are texts that a user might say next.
+
+    Attributes:
+        config: The settings, such as the signs and the number of samples.
+        prompt: The prompt that asks for a list.
+        jobs: Job id -> request: all samples of all signs.
+    """
 
     def __init__(
         self,
@@ -129,12 +141,14 @@ class PoolRunner(JobRunner[Proposal]):
 
 
 def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
-    """Returns a pool called ``name`` with the follow-ups that the models of ``config`` propose, one
-    model after another. Follow-ups that differ only in case or punctuation count once. The pool is
-    as the models wrote it, and no person has reviewed it. Returns None if no answer has a list.
+    """Returns a pool of the follow-ups that the models of ``config`` propose, or None if they list
+    none.
 
-    Answers are stored in a journal beside the file ``out``, so a second run continues an
-    interrupted one. ``out`` itself is not written.
+    Follow-ups that differ only in case or punctuation count once.
+
+    Args:
+        name: The name of the pool.
+        out: File of the pool. Only a journal beside it is written, from which a second run resumes.
     """
     journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
@@ -166,9 +180,8 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 
 def parse_list(answer: str) -> list[str]:
-    """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks
-    around them. Skips lines that are not items. Skips items longer than an utterance, in which a
-    model comments on its list."""
+    """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks.
+    Skips other lines, and items of more than 20 words."""
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

@@ -1,12 +1,7 @@
-"""The one runner of language-model jobs.
+"""Runs jobs of language models, such as dialogues to generate or to translate.
 
-A job (a dialogue to generate or to translate, ...) has one open question at a time. Each round
-sends the open questions of all active jobs, in one call per model: servers in parallel, local
-models one after another. Each answer becomes one line of the journal, and the state of a job
-depends on its answers alone, so a resume replays the journal. A kill loses at most the requests in
-flight. The seed of a request depends on the job and its answers only: a resume sends the same
-requests again.
-"""
+A job asks one question at a time. Each round sends the questions of all active jobs, and each
+answer becomes a line of the journal. An interrupted run resumes from the journal alone."""
 
 from __future__ import annotations
 
@@ -40,10 +35,14 @@ START_AGAIN = "Type another --out, or start again from the beginning with --over
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the journal: a model's answer to the open question ``stage`` of the job ``id``.
+    """A model's answer to one question of a job: one line of the journal.
 
-    ``cut``: whether the answer was truncated at its token limit. ``usage``: the tokens and costs of
-    the request, as from ``Usage.to_record``.
+    Attributes:
+        id: The id of the job.
+        stage: The name of the question, such as ``check``.
+        answer: The text of the answer.
+        cut: Whether the answer was truncated at its token limit.
+        usage: Tokens and costs of the request, as from ``Usage.to_record``.
     """
 
     id: str
@@ -61,15 +60,20 @@ class Answer:
 
 
 def parse_answer(record: object) -> Answer:
+    """Returns the answer in ``record``, a line of the journal."""
     if isinstance(record, dict):
         record.pop("run", None)  # on the first line
     return parse(Answer, record)
 
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns the settings of the model ``llm`` that can change its answers. A setting that names a
-    file or folder is replaced by a hash of the content. ``connection`` names the settings to leave
-    out because they only say where the model is served and how fast."""
+    """Returns the settings of the model ``llm`` that can change its answers.
+
+    A setting that names a file or folder is replaced by a hash of its content.
+
+    Args:
+        connection: Names of the settings to leave out, such as ``base_url`` and ``timeout``.
+    """
     settings = {}
     for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
         if name not in connection:
@@ -78,8 +82,14 @@ def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str
 
 
 class Agents:
-    """The language models of a run, by agent name. A model is loaded when it is first needed.
-    Agents with equal settings share one model."""
+    """The language models of a run, each loaded when it is first needed.
+
+    Agents with equal settings share one model.
+
+    Attributes:
+        settings: Agent name, such as ``chatbot:NAME`` -> settings of its model.
+        loaded: Settings as JSON -> loaded model.
+    """
 
     def __init__(self, settings: Mapping[str, LLMConfig]) -> None:
         self.settings = settings
@@ -95,8 +105,9 @@ class Agents:
     def limit_cost(self, max_cost: float) -> None:
         """Lets all paid models together spend at most ``max_cost`` US dollars.
 
-        Raises ConfigError if no model is behind an API, if a model's price is unknown, or if a
-        model has a limit already.
+        Raises:
+            ConfigError: No model is behind an API, a price is unknown, or a model has a limit
+                already.
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
@@ -127,8 +138,15 @@ Receive = Callable[[J, Completion], None]
 
 
 class _Call(Generic[J]):
-    """The requests of one round to ``model``. ``requests[i]`` is the open question of ``jobs[i]``.
-    ``error`` is the exception of the thread that sends them, None if there is none."""
+    """The requests of one round to one model.
+
+    Attributes:
+        model: The model that answers.
+        jobs: The jobs that ask, one for each request.
+        requests: The question of each job.
+        finished: Set after the last answer, or after an error.
+        error: The exception of the thread that sends the requests, or None.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -140,8 +158,12 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Sends the requests to a server, in a new thread. No further request is sent once ``stop``
-        is set. The thread is a daemon, so that a silent server cannot keep the process alive."""
+        """Sends the requests to a server, in a new thread.
+
+        Args:
+            receive: Called with a job and its completion as soon as that arrives.
+            stop: No further request is sent once this is set.
+        """
 
         def until_stopped(index: int, completion: Completion) -> None:
             # even after a stop: the answer is paid for
@@ -157,11 +179,12 @@ class _Call(Generic[J]):
             finally:
                 self.finished.set()
 
+        # A daemon, so that a silent server cannot keep the process alive.
         threading.Thread(target=serve, daemon=True).start()
 
     def run_local(self, receive: Receive[J], per_call: int) -> None:
-        """Sends the requests to a local model, ``per_call`` at a time, and waits for the
-        answers."""
+        """Sends the requests to a local model, ``per_call`` at a time. Calls ``receive`` with each
+        job and its completion."""
         for window in chunks(zip(self.jobs, self.requests, strict=True), per_call):
             completions = self.model.chat([request for _, request in window])
             for (job, _), completion in zip(window, completions, strict=True):
@@ -170,13 +193,20 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Runs jobs until none has an open question. Subclasses say what a job asks, and what an answer
+    """Runs jobs until none has a question left. Subclasses say what a job asks, and what an answer
     changes.
 
-    ``active`` has the jobs with an open question, by id. A job whose request failed ``failures``
-    times in a row is left to the next run: ``waiting`` maps its id to the reason. ``usage`` and
-    ``requests`` are what this run paid for. ``cached`` is the number of answers that came from the
-    cache. ``per_call`` is the number of requests sent to a local model at a time.
+    Attributes:
+        journal: The file of all answers.
+        agents: The language models.
+        max_cost: Limit in US dollars for all paid models together, or None.
+        per_call: The number of requests sent to a local model at a time.
+        failures: The number of failed requests in a row that end a job's turn in this run.
+        active: Job id -> job, for the jobs with a question.
+        waiting: Job id -> reason of failure, for the jobs left to the next run.
+        usage: The tokens and costs that this run paid for.
+        requests: The number of answers in this run that did not come from the cache.
+        cached: The number of answers that came from the cache.
     """
 
     def __init__(
@@ -204,52 +234,61 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin_job(self, id: str) -> J | None:
-        """Returns a new job with the id ``id``. Called for an answer in the journal whose job is
-        not active. Returns None if this run has no open job of this id."""
+        """Returns the job ``id`` in its first state. Returns None if this run has no open job of
+        this id."""
 
     @abstractmethod
     def make_request(self, job: J) -> ChatRequest:
-        """Returns the request for the open question of ``job``."""
+        """Returns the request for the question of ``job``, with the same seed in each run."""
 
     @abstractmethod
     def apply_answer(self, job: J, answer: Answer) -> None:
-        """Changes the state of ``job`` by ``answer``, which comes from a model or from the journal.
-        Removes the job from ``active`` if this finishes it."""
+        """Updates ``job`` by ``answer``, from a model or the journal. Removes the job from
+        ``active`` when it is finished."""
 
     def next_agent(self, job: J) -> str:
-        """Returns the name of the agent to which the open question of ``job`` goes. By default this
-        is the first agent."""
+        """Returns the name of the agent that answers the next question of ``job`` (default: the
+        first agent)."""
         return next(iter(self.agents.settings))
 
     def activate_jobs(self) -> None:
-        """Adds jobs to ``active``. Called before each round. Does nothing by default."""
+        """Adds jobs to ``active`` before a round. Does nothing by default."""
 
     def on_answer(self, job: J) -> None:
-        """Called after each new answer has been applied to ``job``. Does nothing by default."""
+        """Called after each new answer of ``job``. Does nothing by default."""
 
     def flush(self) -> None:
-        """Syncs the journal to the disk. Called after each round."""
+        """Syncs the journal to the disk."""
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, is for a job of this run. If not, it
-        is ignored. By default, all are."""
+        """Returns whether ``answer``, a line of the journal, is for a job of this run (default:
+        True). Other lines are ignored."""
         return True
 
     def replay_journal(self) -> None:
-        """Applies the answers that earlier runs wrote to the journal. Raises DataError with the
-        line number if a line is damaged, and MedalError if an answer does not fit this run."""
+        """Applies the answers that earlier runs wrote to the journal.
+
+        Raises:
+            DataError: A line is damaged. The error has its number.
+            MedalError: An answer does not fit this run.
+        """
         self.journal.require_run()
         for answer in self.journal.records(parse_answer):
             if self.belongs_to_run(answer):
                 self._apply_to_job(answer)
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
-        """Sends questions until no job is active. ``progress`` is called after each answer.
+        """Sends requests until no job is active.
 
-        Raises CostLimitError at the cost limit. Raises MedalError if an agent fails too often in a
-        row. In both cases all answers so far are in the journal, and a second run continues from
-        them.
+        After an error, a second run continues from the answers so far.
+
+        Args:
+            progress: Called after each answer.
+
+        Raises:
+            CostLimitError: The cost limit is reached.
+            MedalError: An agent fails too often in a row.
         """
         try:
             if self.max_cost is not None:
@@ -266,11 +305,15 @@ class JobRunner(ABC, Generic[J]):
             self.journal.sync()
 
     def _run_round(self, progress: Callable[[], None]) -> None:
-        """Sends the open question of each active job to its model, and waits for the answers.
+        """Sends the question of each active job to its model, and waits for the answers.
 
-        If one server fails, waits for the others and then raises the error. The cost limit raises
-        CostLimitError only if this round got no answer. If this thread is interrupted (Ctrl-C) or a
-        local model fails, no server gets another request.
+        An error of one server is raised after the other servers have answered.
+
+        Args:
+            progress: Called after each answer.
+
+        Raises:
+            CostLimitError: The cost limit is reached and this round got no answer.
         """
         calls: dict[int, _Call[J]] = {}
         for job in self.active.values():
@@ -315,9 +358,14 @@ class JobRunner(ABC, Generic[J]):
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
-        """Counts ``completion``, writes it to the journal and applies it to ``job``. A failed
-        request is not written, and the job stays open. After ``failures`` failed requests in a row,
-        the job is left to the next run."""
+        """Counts ``completion``, writes it to the journal and applies it to ``job``.
+
+        A failed request is only counted. After ``failures`` in a row, the job is left to the next
+        run.
+
+        Raises:
+            MedalError: An agent failed too often in a row.
+        """
         agent = self.next_agent(job)
         usage = completion.usage
         if usage.from_cache:
@@ -357,8 +405,7 @@ class JobRunner(ABC, Generic[J]):
         self.on_answer(job)
 
     def _apply_to_job(self, answer: Answer) -> None:
-        """Applies ``answer``, which is new or from the journal, to its job. Raises MedalError if
-        the job does not expect it."""
+        """Applies ``answer`` to its job. Raises MedalError if the job does not expect it."""
         job = self.active.get(answer.id) or self.begin_job(answer.id)
         if job is None or job.stage != answer.stage:
             expected = "another job" if job is None else f"stage {job.stage!r}"
@@ -381,7 +428,7 @@ class JobRunner(ABC, Generic[J]):
 
 
 def path_beside(out: Path, name: str) -> Path:
-    """Returns the path ``x.NAME.jsonl`` beside the file ``out``, where NAME is ``name``. ``out`` is
-    ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
+    """Returns the path of a file beside ``out``: ``x.answers.jsonl`` if ``out`` is ``x.jsonl`` (or
+    ``x.jsonl.gz``, ``x.yaml``) and ``name`` is ``answers``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

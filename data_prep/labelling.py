@@ -1,11 +1,7 @@
 """``medal label``: checks the simulated users, labels the well-formed rows, and sorts all rows.
 
-MEDAL, section 3.4 and appendix C.3: a judge finds the dialogues whose simulated user is malformed
-(plays the assistant, or writes in another language); they are removed before labelling. Both judges
-run as in ``medal score``, whose journal a second run resumes. Sorting the rows into files needs no
-judge and is repeated each time. It reads rows and judgements side by side, so files of any size
-fit; the files appear together at the end, or not at all.
-"""
+A judge finds the dialogues whose simulated user is malformed (plays the assistant, or writes in
+another language). They are not labelled (MEDAL, section 3.4 and appendix C.3)."""
 
 from __future__ import annotations
 
@@ -57,14 +53,14 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns ``row`` with the labels, the comments and the name of the judge that made
-    ``judgement``. Each of ``dimensions`` gets a label with ``repeats`` values, one for each answer
-    of the judge. A value is None if the answer had no number. A dimension without any number gets
-    no label.
+    """Returns ``row`` with the labels, the comments and the judge's name of ``judgement``.
 
-    Labels that ``row`` had before move to the end of ``extra["earlier_labels"]``.
-    ``extra["label_failure"]`` says why a label is missing. If no dimension gets a label, only this
-    field changes.
+    Earlier labels move to ``extra["earlier_labels"]``, and ``extra["label_failure"]`` says why
+    labels are missing. If no dimension has a score, the earlier labels stay.
+
+    Args:
+        dimensions: The dimensions to label. One without any score gets no label.
+        repeats: The number of values in a label, one for each answer of the judge.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
     scales = {}
@@ -105,9 +101,8 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns ``{"earlier_labels": [...]}`` to merge into ``row.extra``. The list has the entries
-    that are there already, and at its end the current labels of ``row``. Returns an empty mapping
-    if the row has no labels."""
+    """Returns ``{"earlier_labels": [...]}`` for ``row.extra``, with the current labels of ``row``
+    at the end of the list. Returns an empty mapping if ``row`` has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -122,11 +117,12 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
-def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with the result of ``check``, the judgement of its user, in ``extra``. For a
-    malformed user this is a field ``malformed`` with ``reasons``, ``comments`` and the judge
-    ``by``. Otherwise it is a field ``user_check`` with ``by``, and ``failure`` if the check is
-    incomplete."""
+def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
+    """Returns ``row`` with the result of ``check``, the judgement of its simulated user, in
+    ``extra``.
+
+    The field is ``malformed``, with ``reasons``, ``comments`` and the judge ``by``. For any other
+    user it is ``user_check``, with ``by`` and, if the check is incomplete, ``failure``."""
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -143,8 +139,15 @@ def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
 def require_labellable(
     rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool
 ) -> None:
-    """Raises MedalError if a row has level ``turn``, if a row has labels and ``replace_labels`` is
-    False, or if a row has no language and ``need_lang`` is True."""
+    """Checks that each of ``rows`` can be labelled as a whole dialogue.
+
+    Args:
+        replace_labels: Whether rows may have labels already.
+        need_lang: Whether each row needs a language.
+
+    Raises:
+        MedalError: A row has level ``turn``, has labels already, or lacks a needed language.
+    """
     count = with_labels = 0
     for row in rows:
         count += 1
@@ -177,18 +180,24 @@ def label_file(
     overwrite: bool = False,
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
-) -> tuple[Summary, ScoreReport]:
-    """Labels the dialogues in ``file`` with ``judge`` and writes the results to the folder ``out``.
-    Returns the counts, and the report of the judge's scores.
+) -> tuple[LabellingSummary, ScoreReport]:
+    """Labels the dialogues in ``file`` with ``judge``, and writes the results to the folder
+    ``out``.
 
-    ``user_judge`` first finds malformed simulated users, whose dialogues are not labelled. None
-    skips this check. If ``judge`` is None, only users are checked: rows keep their labels, and the
-    report is about ``user_judge``. One of the two judges must be given. ``min_coverage`` is the
-    minimum share of users with a verdict. It does not apply to labels. ``overwrite`` discards the
-    judgements of an earlier run. ``retry_failed`` asks again about the rows that failed in it.
-    ``reading`` says how to read ``file``, which is read several times.
+    Args:
+        judge: None if only users are checked. Rows then keep their labels.
+        user_judge: Finds malformed simulated users, whose dialogues get no label. None skips this.
+        min_coverage: The minimum share of users with a verdict, on [0, 1].
+        overwrite: Whether to discard the judgements of an earlier run.
+        retry_failed: Whether to ask again about rows that failed in an earlier run.
+        reading: How to read ``file``.
 
-    Raises CoverageError if too few users have a verdict, and all errors that score_to_file raises.
+    Returns:
+        The counts, and the report of ``judge`` (of ``user_judge`` if that is the only judge).
+
+    Raises:
+        CoverageError: Too few users have a verdict.
+        MedalError: ``file`` was changed during the run.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
@@ -220,7 +229,7 @@ def label_file(
         dimensions = judge.dimensions
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
-    summary = Summary(dimensions, repeats)
+    summary = LabellingSummary(dimensions, repeats)
     write_and_count_rows(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
@@ -229,7 +238,9 @@ def label_file(
     }
     write_json(out / "report.json", record)
     if record["users"]:
-        write_figures({"malformed": malformed_figure(record["users"])}, out / "figures")
+        write_figures(
+            {"malformed": malformed_users_figure(record["users"])}, out / "figures"
+        )
     return summary, report
 
 
@@ -238,15 +249,19 @@ def write_and_count_rows(
     checks: Mapping[str, Judgement] | None,
     judgements: Mapping[str, Judgement] | None,
     folder: Path,
-    summary: Summary,
+    summary: LabellingSummary,
 ) -> None:
-    """Writes each of ``rows`` to labelled.jsonl, malformed.jsonl or unlabelled.jsonl in ``folder``,
-    and counts it in ``summary``.
+    """Writes each of ``rows`` to labelled.jsonl, malformed.jsonl or unlabelled.jsonl in ``folder``.
 
-    ``checks`` maps a row id to the judgement of the user. None means that users were not checked.
-    ``judgements`` maps a row id to the judgement of the dialogue. None means that rows keep the
-    labels that they have. Raises MedalError if a row has no judgement.
+    Args:
+        checks: Row id -> judgement of the user. None if users were not checked.
+        judgements: Row id -> judgement of the dialogue. None keeps the labels of ``rows``.
+        summary: The counts to update.
+
+    Raises:
+        MedalError: A row has no judgement.
     """
+    # The files appear together at the end, or not at all.
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}
         for kind in KINDS:
@@ -258,7 +273,7 @@ def write_and_count_rows(
                 check = _judgement_of(row, checks)
                 reasons = malformed_reasons(check)
                 summary.add_check(row, check)
-                row = with_check(row, check)
+                row = with_user_check(row, check)
             if reasons:
                 kind = "malformed"
             elif judgements is None:
@@ -273,10 +288,15 @@ def write_and_count_rows(
             files[kind].write(json_line(row))
 
 
-def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns a figure of the users that were found malformed (MEDAL, Figure 7): one panel with the
-    share of malformed users, and one for each fault. A panel has a bar with Wilson's interval for
-    each language and user model. ``users`` are the entries of ``users`` in report.json."""
+def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
+    """Returns a figure of the shares of malformed simulated users (MEDAL, Figure 7).
+
+    It has a panel for all faults and one for each fault. A panel has a bar with Wilson's interval
+    for each language and user model.
+
+    Args:
+        users: The entries of ``users`` in report.json.
+    """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}
@@ -301,14 +321,16 @@ def _judgement_of(
     return judgement
 
 
-class Summary:
-    """Counts of a labelling run that asks for ``repeats`` answers on each of ``dimensions``.
+class LabellingSummary:
+    """Counts of a labelling run.
 
-    - ``kinds``: kind of row (``labelled``, ``malformed``, ``unlabelled``) -> number of rows.
-    - ``failures``: reason -> number of failed judgements.
-    - ``users``: one entry for each row whose user was checked.
-    - ``deviations``: dimension -> for each dialogue with two or more answers, their standard
-      deviation. Its denominator is n - 1, because MEDAL does not name one.
+    Attributes:
+        dimensions: The dimensions that the judge labels.
+        repeats: The number of answers on each dimension.
+        kinds: Kind of row (``labelled``, ``malformed``, ``unlabelled``) -> number of rows.
+        failures: Reason -> number of failed judgements.
+        users: One entry for each checked user: language, model, ``checked``, ``malformed``, faults.
+        deviations: Dimension -> standard deviation (n - 1) of each dialogue's repeated answers.
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -331,7 +353,7 @@ class Summary:
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_judgement(self, judgement: Judgement) -> None:
-        """Counts ``judgement`` if it failed, and adds the standard deviations over its repeated
+        """Counts ``judgement`` if it failed, and adds the standard deviations of its repeated
         answers."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
@@ -342,9 +364,10 @@ class Summary:
                 self.deviations[name].append(stdev(numbers))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the counts for report.json. With repeats, ``std_over_repeats`` maps a dimension
-        to the mean standard deviation over repeats and the number of dialogues in this mean (MEDAL,
-        Table 3). The dimension with the smallest deviation is first."""
+        """Returns the counts as a JSON object for report.json.
+
+        With repeats, ``std_over_repeats`` has the mean standard deviation of each dimension, the
+        smallest first (MEDAL, Table 3)."""
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
@@ -365,9 +388,8 @@ class Summary:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields up to two tables: the standard deviations over repeats (MEDAL, Table 3), and the
-        shares of malformed users by language and user model (Figure 7). Leaves out a table without
-        rows."""
+        """Yields the tables that have rows: standard deviations over repeats (MEDAL, Table 3), and
+        malformed users by language and user model (Figure 7)."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

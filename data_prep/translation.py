@@ -50,13 +50,13 @@ class TranslateConfig(Config):
 
 
 class UnusableError(ValueError):
-    """A model's answer is not a usable translation. The message says why. The next request tells
-    this to the model."""
+    """A model's answer is not a usable translation. The next request shows the message to the
+    model."""
 
 
 def _parse_object(answer: str) -> dict[str, Any]:
-    """Returns the JSON object in ``answer``. Text in which the model thinks before its answer is
-    ignored. Raises UnusableError if there is no object, or other text beside it."""
+    """Returns the JSON object in ``answer``, without the model's thinking. Raises UnusableError if
+    the answer is not one object alone."""
     try:
         value = parse_json(without_thinking(answer))
     except ValueError:
@@ -67,11 +67,17 @@ def _parse_object(answer: str) -> dict[str, Any]:
 
 
 class Translation:
-    """The translation of ``row`` into the language ``lang``, finished or in progress.
+    """The translation of one dialogue, finished or in progress.
 
-    ``texts`` has the translated text of each turn. It is None until an answer is usable. ``tries``
-    is the number of answers so far. ``reason`` says why the latest answer was not usable. ``id``
-    contains a hash of the original text, so that an edited dialogue is translated again.
+    Attributes:
+        row: The original.
+        lang: The language to translate into, such as ``de``.
+        row_id: The id of the translated row.
+        id: ``row_id`` and a hash of the original text.
+        turns: Key, such as ``1_user`` -> original turn.
+        texts: The translated text of each turn, None until an answer is usable.
+        tries: The number of answers so far.
+        reason: Why the latest answer is not usable.
     """
 
     def __init__(
@@ -95,9 +101,11 @@ class Translation:
         return f"0:{self.tries}"
 
     def read_texts(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the translated text of each turn. ``fields`` is the JSON object of an answer,
-        with one entry for each turn. Raises UnusableError if an entry is missing, unexpected or not
-        a plausible translation."""
+        """Returns the translated text of each turn in ``fields``, the JSON object of an answer.
+
+        Raises:
+            UnusableError: An entry is missing, unexpected or not a plausible translation.
+        """
         for key in self.turns:
             if key not in fields:
                 raise UnusableError(f"the entry {key!r} is missing")
@@ -117,8 +125,7 @@ class Translation:
         return texts
 
     def _find_problem(self, original: str, text: str) -> str:
-        """Returns what is wrong with ``text`` as a translation of ``original``, the text of a turn.
-        Returns an empty text if nothing is wrong."""
+        """Returns what is wrong with ``text`` as a translation of ``original``, or ""."""
         if original.strip() and not text:
             return "is empty"
         if text and not original.strip():
@@ -132,8 +139,15 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Asks one model for translations. After an unusable answer it asks again, and says what was
-    wrong. ``earlier`` is the number of translations that earlier runs finished."""
+    """Asks one model for translations, and asks again after an unusable answer.
+
+    Attributes:
+        config: The model, the number of tries and the answer length.
+        prompt: The prompt that asks for a translation.
+        jobs: Job id -> translation.
+        earlier: The number of translations that earlier runs finished.
+        finished: The number of translations that need no more answers.
+    """
 
     def __init__(
         self,
@@ -153,7 +167,7 @@ class TranslationRunner(JobRunner[Translation]):
 
     @property
     def signature_text(self) -> str:
-        """The signature of the translations, as text: the model, its decoding and the prompt."""
+        """What made the translations, as text: the model, its decoding and the prompt."""
         llm = self.agents.get(self.config.llm.model)
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(
@@ -165,7 +179,7 @@ class TranslationRunner(JobRunner[Translation]):
         )
         return str(signature)
 
-    def run_all(
+    def translate_all(
         self,
         translations: Sequence[Translation],
         out: Path,
@@ -173,15 +187,18 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Sets the text of each of ``translations`` and writes all answers to a journal beside the
-        file ``out``. It does not write ``out``.
+        """Sets the ``texts`` of each of ``translations``.
 
-        Answers in the journal of an earlier run are used again. Translations that failed in that
-        run are tried again. ``overwrite`` discards the journal. ``progress`` is called with the
-        number of finished translations.
+        All answers go to a journal beside the file ``out``, from which a second run continues.
+        ``out`` itself is not written.
 
-        Raises MedalError if two translations have the same id, or if ``out`` exists without a
-        journal. Raises MedalError if the journal was made with another model, prompt or decoding.
+        Args:
+            overwrite: Whether to discard the journal of an earlier run.
+            progress: Called with the number of finished translations.
+
+        Raises:
+            MedalError: Two translations share an id, or the journal is missing or of other
+                settings.
         """
         self.made_by = self.signature_text
         run = {"translated_by": self.made_by}
@@ -244,7 +261,7 @@ class TranslationRunner(JobRunner[Translation]):
             self.finished += 1
 
     def make_request(self, job: Translation) -> ChatRequest:
-        """Returns the request for the next try at ``job``. Each try has a different seed."""
+        """Returns the request for the next try at ``job``. Each try has another seed."""
         texts = {key: turn.content for key, turn in job.turns.items()}
         values = {
             "language": language(job.lang).name,
@@ -271,16 +288,22 @@ def write_translations(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Runs ``translations`` with ``runner`` and writes the translated rows to ``out``. Returns the
-    number of failures by reason. ``overwrite`` discards earlier runs, whose rows are otherwise kept
-    in ``out``. ``progress`` is called with the number of finished translations.
+    """Runs ``translations`` with ``runner``, and writes the translated rows to ``out``.
 
-    For ``out`` = ``x.jsonl``, failed translations are written to ``x.failed.jsonl`` with the
-    reason, and the next run tries them again. A translated row keeps the roles, speakers, context,
-    group and split of the original, but has no labels. Raises the errors of
-    ``TranslationRunner.run_all``.
+    Translated rows have no labels. Failed translations are written to ``x.failed.jsonl`` beside
+    ``out`` (``x.jsonl``), with the reason.
+
+    Args:
+        overwrite: Whether to discard the rows and answers of earlier runs.
+        progress: Called with the number of finished translations.
+
+    Returns:
+        The number of failures by reason.
+
+    Raises:
+        MedalError: Two translations share an id, or the journal is missing or of other settings.
     """
-    runner.run_all(translations, out, overwrite=overwrite, progress=progress)
+    runner.translate_all(translations, out, overwrite=overwrite, progress=progress)
     rows: list[LabelledDialogue] = []
     if out.exists() and not overwrite:
         ids = {job.row_id for job in translations}
@@ -321,8 +344,11 @@ def write_translations(
 
 
 def require_target_languages(languages: Sequence[str], source: str = "en") -> None:
-    """Raises ConfigError if ``languages`` is empty, repeats a language, contains ``source``, or has
-    an unknown language."""
+    """Checks the codes of the ``languages`` to translate into.
+
+    Raises:
+        ConfigError: A language is unknown, repeated or equal to ``source``, or there is none.
+    """
     for lang in languages:
         language(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:

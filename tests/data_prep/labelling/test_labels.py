@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from medal_judges.data_prep.labelling import (
-    Summary,
+    LabellingSummary,
     malformed_reasons,
-    with_check,
     with_labels,
+    with_user_check,
     write_and_count_rows,
 )
 from medal_judges.errors import MedalError
@@ -36,7 +36,7 @@ def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
 def test_a_user_is_malformed_from_one_half() -> None:
     check = Judgement("a", "judge:u", {"role_confusion": 0.5, "wrong_language": 0.4})
     assert malformed_reasons(check) == ("role_confusion",)
-    assert with_check(ROW, check).extra["malformed"] == {
+    assert with_user_check(ROW, check).extra["malformed"] == {
         "reasons": ["role_confusion"],
         "comments": {},
         "by": "judge:u",
@@ -45,7 +45,7 @@ def test_a_user_is_malformed_from_one_half() -> None:
         "a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut"
     )
     assert malformed_reasons(half) == ()
-    assert with_check(ROW, half).extra["user_check"] == {
+    assert with_user_check(ROW, half).extra["user_check"] == {
         "by": "judge:u",
         "failure": "cut",
     }
@@ -58,10 +58,12 @@ def test_a_row_without_a_judgement_is_refused_and_others_do_not_count(
         name: Judgement(name, "judge:u", {"role_confusion": 0.0}) for name in ("a", "b")
     }
     with pytest.raises(MedalError, match="'a'"):
-        write_and_count_rows([ROW], {"b": checks["b"]}, {}, tmp_path, Summary(ASKED))
+        write_and_count_rows(
+            [ROW], {"b": checks["b"]}, {}, tmp_path, LabellingSummary(ASKED)
+        )
     assert list(tmp_path.iterdir()) == []  # whole files or none
     # The judgement of a row that the file no longer has is no row.
     labels = {"a": Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 2.0})}
-    summary = Summary(ASKED)
+    summary = LabellingSummary(ASKED)
     write_and_count_rows([ROW], checks, labels, tmp_path, summary)
     assert summary.kinds == {"labelled": 1} and len(summary.users) == 1

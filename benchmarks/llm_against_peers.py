@@ -67,7 +67,7 @@ def questions(llm: Any, talks: Sequence[Any]) -> list[Any]:
     from dataclasses import replace
 
     from medal_judges.config import read_yaml
-    from medal_judges.models.base.judge import requests_at
+    from medal_judges.models.base.judge import make_score_requests
     from medal_judges.models.prompted.judge import PromptedJudge
 
     settings = read_yaml("judges/oralis") | {
@@ -80,7 +80,7 @@ def questions(llm: Any, talks: Sequence[Any]) -> list[Any]:
     judge = PromptedJudge.from_settings(settings)
     asked = []
     for talk in talks:
-        items = requests_at(talk, "dialogue")
+        items = make_score_requests(talk, "dialogue")
         judge._prepare(items)
         for question in judge.builder_for(items[0]).questions[:QUESTIONS]:
             asked += judge._chat_requests(items[0], question)

@@ -18,7 +18,7 @@ from medal_judges.models.base.judge import (
     ScoreLevel,
     ScoreRequest,
     checked_dialogues,
-    with_warnings,
+    warn_at_end,
 )
 from medal_judges.models.batching import chunks
 from medal_judges.records.dialogue import Dialogue
@@ -187,7 +187,7 @@ class RayJudge(Judge):
             how,
             progress or (lambda count: None),
         )
-        return with_warnings(judgements, self.languages) if warn else judgements
+        return warn_at_end(judgements, self.languages) if warn else judgements
 
     def _score_windows(
         self,

@@ -28,8 +28,8 @@ from medal_judges.models.base.judge import (
     ScoreLevel,
     detects_languages,
     is_truncated,
-    requests_at,
-    truncation_text,
+    make_score_requests,
+    truncation_warning,
 )
 from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import total_usage, usage_text
@@ -222,7 +222,7 @@ class ScoreReport:
             yield f"  --keep: no chat has {', '.join(absent)}"
         if self.truncated:
             judgements = f"{self.truncated} judgements"
-            yield f"  {truncation_text(judgements, self.truncated_turns, self.cut_turns)}"
+            yield f"  {truncation_warning(judgements, self.truncated_turns, self.cut_turns)}"
         if self.dialogues and self.seconds:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
@@ -473,7 +473,7 @@ class _ScoringRun:
     def _pending(self, dialogue: Dialogue) -> _PendingDialogue:
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
-        rows = len(requests_at(dialogue, self.options.level))
+        rows = len(make_score_requests(dialogue, self.options.level))
         entry = None
         if self.earlier:
             entry = self.earlier.take_done(dialogue.id, input, rows)
@@ -557,7 +557,7 @@ def judge_once(
                     dialogue.id,
                     input_hash(dialogue, metadata_of(dialogue, options.keep)),
                 )
-                keys += [key] * len(requests_at(dialogue, options.level))
+                keys += [key] * len(make_score_requests(dialogue, options.level))
             if scored == keys and all(map(options.is_done, judgements)):
                 if progress is not None:
                     progress(len(dialogues))

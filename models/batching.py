@@ -65,7 +65,7 @@ def map_in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def budget_batches(
+def batch_within_budget(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
     """Yields ``items`` in batches of limited padded size, the longest items first.

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import EarlyStoppingCallback
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import truncation_text
+from medal_judges.models.base.judge import truncation_warning
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import write_json
 from medal_judges.training.arguments import CHECKPOINTS, training_arguments
@@ -141,7 +141,9 @@ def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
-            text = truncation_text(rows, counts["truncated_turns"], counts["cut_turns"])
+            text = truncation_warning(
+                rows, counts["truncated_turns"], counts["cut_turns"]
+            )
             logger.warning(text)
 
 

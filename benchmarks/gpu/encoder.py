@@ -13,7 +13,7 @@ from medal_judges.training.fitted import TrainingRun
 from scipy.stats import spearmanr
 
 from medal_judges.config import BOXED
-from medal_judges.models.base.golden import COARSE, compare
+from medal_judges.models.base.golden import COARSE, compare_with_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -264,7 +264,7 @@ def command(setting: Setting) -> Iterator[Row]:
                 },
             )
             spent = seconds_of(lambda: train_judge(config))
-            found = compare(folder / "judge", device="cpu")
+            found = compare_with_golden(folder / "judge", device="cpu")
         apart = Agreement(
             "golden scores on a CPU",
             found.deviation,

@@ -42,7 +42,7 @@ from medal_judges.eval.benchmark.sets import (
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, open_judge
-from medal_judges.models.base.saving import training_chat_hashes
+from medal_judges.models.base.saving import read_training_chat_hashes
 from medal_judges.records.dimension import EQUAL, merge_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import Scale
@@ -218,7 +218,7 @@ def _score_sets(
     """Scores every set of ``run`` with the judge of ``config``. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError if the judge cannot be loaded."""
     choice = _choose_judge(run.config, config)
-    trained_on = training_chat_hashes(choice.source, choice.revision)
+    trained_on = read_training_chat_hashes(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
     if choice.uses_llm and options.no_cache:
         choice = choice.with_spending(no_cache=True)

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError
-from medal_judges.models.base.judge import Judge, requests_at
+from medal_judges.models.base.judge import Judge, make_score_requests
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, empty_judgement
@@ -84,7 +84,7 @@ class JudgeWorker:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []
             for dialogue in dialogues:
-                count = len(requests_at(dialogue, options.level))
+                count = len(make_score_requests(dialogue, options.level))
                 answers.append([next(judgements) for _ in range(count)])
             return answers
         except Exception as error:
@@ -109,7 +109,7 @@ class JudgeWorker:
         if options.dimensions:
             dimensions = tuple(map(self.judge.dimension, options.dimensions))
         judgements = []
-        for request in requests_at(dialogue, options.level):
+        for request in make_score_requests(dialogue, options.level):
             judgement = empty_judgement(
                 request.dialogue, self.signature, dimensions, reason, request.turn
             )

@@ -92,7 +92,7 @@ def read_golden(folder: Path) -> dict[str, Any]:
         ) from error
 
 
-def compare(
+def compare_with_golden(
     folder: Path,
     *,
     device: str | None = None,
@@ -137,7 +137,7 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
     ``options``: options of ``load_judge``. Raises JudgeLoadError if the deviation is above the
     tolerance, or if golden.json is missing or damaged.
     """
-    check = compare(folder, options=options)
+    check = compare_with_golden(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(
             f"{folder}: scores differ by {check.deviation:.2e} of the scale from {GOLDEN_NAME} "

@@ -27,7 +27,7 @@ from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
-    budget_batches,
+    batch_within_budget,
     chunks,
     map_in_order,
     retry_on_oom,
@@ -97,7 +97,7 @@ class DimensionScore:
     failure: str | None = None
 
 
-def judgement_of(
+def judgement_from_scores(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
     """Returns a Judgement from ``results``, which has the result of each dimension by name.
@@ -266,7 +266,7 @@ class Judge(ABC):
             self._checked_names(dimensions),
             progress or (lambda dialogues: None),
         )
-        return with_warnings(judgements, self.languages) if warn else judgements
+        return warn_at_end(judgements, self.languages) if warn else judgements
 
     def _stream_judgements(
         self,
@@ -287,7 +287,7 @@ class Judge(ABC):
                     language = detect_language(dialogue)
                 if language is not None:
                     dialogue = replace(dialogue, lang=language)
-                for request in requests_at(dialogue, level, row):
+                for request in make_score_requests(dialogue, level, row):
                     request.detected_language = language
                     if request.turn is None and not dialogue.assistant_turns:
                         request.obstacle = NO_ASSISTANT_TURN
@@ -351,7 +351,9 @@ class Judge(ABC):
             return list(zip(rows, self._score_batch(batch, names), strict=True))
 
         length = [request.tokens for request in requests].__getitem__
-        for batch in budget_batches(range(len(requests)), length, self.token_budget):
+        for batch in batch_within_budget(
+            range(len(requests)), length, self.token_budget
+        ):
             with self.computing:
                 scored = retry_on_oom(run, batch)
             answers.update(scored)
@@ -490,7 +492,7 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     return checked()
 
 
-def requests_at(
+def make_score_requests(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
     """Returns the requests for ``dialogue`` at ``level``, a value of ``Judge.score``. Level
@@ -523,7 +525,7 @@ def is_truncated(judgement: Judgement) -> bool:
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
-def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
+def truncation_warning(rows: str, truncated_turns: int, cut_turns: int) -> str:
     """Returns a warning about ``rows`` ("3 judgements") of dialogues that do not fit.
     ``truncated_turns``: how many turns are left out. ``cut_turns``: how many turns are read in
     part."""
@@ -535,7 +537,7 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
     return f"{rows} beyond the judge's window: {', '.join(counts)}"
 
 
-def with_warnings(
+def warn_at_end(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
     """Yields ``judgements``. Then logs warnings about truncated turns and about languages that are
@@ -551,7 +553,7 @@ def with_warnings(
         yield judgement
     if truncated:
         logger.warning(
-            truncation_text(f"{truncated} judgements", truncated_turns, cut_turns)
+            truncation_warning(f"{truncated} judgements", truncated_turns, cut_turns)
         )
     if unknown:
         logger.warning(

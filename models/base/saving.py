@@ -80,7 +80,7 @@ def save_judge(judge: Any, path: Path) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         judge._save(partial)
-        judge.revision = judge_revision(partial)
+        judge.revision = hash_judge_files(partial)
         if path.is_dir():
             shutil.copytree(
                 path,
@@ -117,7 +117,7 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
     (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def judge_revision(folder: Path) -> str:
+def hash_judge_files(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
     tokenizer and settings. The hash of a hybrid does not cover its members."""
     parts = [part for part in PARTS if part != "members"]
@@ -136,7 +136,7 @@ def load_judge(
     found or cannot be loaded."""
     described = judge_file(source)
     if described is None or revision is not None:
-        return _load_folder(judge_folder(source, revision), options)
+        return _load_folder(find_or_download_judge(source, revision), options)
     try:
         settings = read_yaml(described)
         settings |= options_with_placement(settings, options, described)
@@ -145,7 +145,7 @@ def load_judge(
     return judge_from_settings(settings, described)
 
 
-def judge_folder(source: str | Path, revision: str | None = None) -> Path:
+def find_or_download_judge(source: str | Path, revision: str | None = None) -> Path:
     """Returns the folder of the saved judge ``source``: a shipped name, a folder, or a hub id.
     Downloads the judge of a hub id, at ``revision``. Raises HubError if there is no such judge."""
     folder = packaged_folder(source) or Path(source)
@@ -154,13 +154,13 @@ def judge_folder(source: str | Path, revision: str | None = None) -> Path:
     return download_judge(str(source), revision)
 
 
-def training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
+def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
     """Returns the hashes of the chats that the saved ``judge`` was trained on. ``judge``: a shipped
     name, a folder, or a hub id (at ``revision``). Returns an empty set for a judge in a YAML
     file."""
     chats: set[str] = set()
     if judge_file(judge) is None:
-        folder = judge_folder(judge, revision)
+        folder = find_or_download_judge(judge, revision)
         for entry in read_json_if_there(folder / "data.json", []):
             chats.update(entry.get("chats", "").split())
     return chats
@@ -239,7 +239,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         judge.languages = (
             _checked_languages(config.get("languages"), str(folder)) or judge.languages
         )
-        judge.revision = judge_revision(folder)
+        judge.revision = hash_judge_files(folder)
     except (MedalError, KeyboardInterrupt, SystemExit):
         raise
     except (

@@ -57,7 +57,7 @@ def write_card(
         "judge": config,
         "name": config.get("name", folder.name),
         "signature": Signature.parse(golden["signature"]),
-        "base": _base_model(config, settings),
+        "base": _base_model_facts(config, settings),
         "data": data,
         "languages": sorted(languages - {"unknown"}),
         "agreement": agreement,
@@ -81,7 +81,7 @@ def write_card(
     atomic_write(folder / CARD_NAME, text)
 
 
-def _base_model(
+def _base_model_facts(
     config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Returns ``name``, ``hub_id`` and ``licence`` of a judge's base model. Returns None for a

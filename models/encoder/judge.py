@@ -16,14 +16,14 @@ from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.pretrained import (
     adapt_base_settings,
-    load_base,
+    load_base_model,
     load_saved_network,
 )
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
 from medal_judges.models.device import Device
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.text import DialogueText
+from medal_judges.models.encoder.text import DialogueRenderer
 from medal_judges.models.model_files import resolve_model
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -40,9 +40,9 @@ class EncoderJudge(SequenceJudge):
     config: EncoderConfig
 
     @cached_property
-    def dialogue_text(self) -> DialogueText:
+    def renderer(self) -> DialogueRenderer:
         """The object that makes the text and the token ids of a dialogue."""
-        return DialogueText(self.tokenizer, self.config.max_tokens)
+        return DialogueRenderer(self.tokenizer, self.config.max_tokens)
 
     @classmethod
     def create(
@@ -65,7 +65,7 @@ class EncoderJudge(SequenceJudge):
             adapt_base_settings(config, settings)
             settings.update(config.config | classifier_settings(heads))
 
-        net, tokenizer = load_base(
+        net, tokenizer = load_base_model(
             AutoModelForSequenceClassification,
             resolve_model(config.base),
             config,
@@ -113,4 +113,4 @@ class EncoderJudge(SequenceJudge):
         return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        return self.dialogue_text.render(dialogues)
+        return self.renderer.render(dialogues)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class DialogueText:
+class DialogueRenderer:
     """Makes the text of a dialogue, with one line per turn: ``user: ...`` or ``assistant: ...``.
 
     Each line ends with the tokenizer's separator token. The tokenizer itself adds the last one.

@@ -23,7 +23,7 @@ from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
     ScoreRequest,
-    judgement_of,
+    judgement_from_scores,
 )
 from medal_judges.models.base.saving import (
     OPTIONS,
@@ -389,7 +389,7 @@ class HybridJudge(Judge):
             if judgement.explanation:
                 notes.append(f"{name}: {judgement.explanation}")
         judgements = answers.values()
-        return judgement_of(
+        return judgement_from_scores(
             results,
             explanation="; ".join(notes) or None,
             usage=total_usage(judgement.usage for judgement in judgements),

@@ -18,12 +18,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.hub import download
-from medal_judges.models.base.pretrained import adapt_base_settings, require_known_ids
+from medal_judges.models.base.hub import download_repository
+from medal_judges.models.base.pretrained import (
+    adapt_base_settings,
+    require_known_token_ids,
+)
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
-    budget_batches,
+    batch_within_budget,
     pad_rows,
     retry_on_oom,
 )
@@ -87,7 +90,9 @@ class TextEncoder:
         read."""
         path = Path(model_path(config.base))
         if not path.is_dir():
-            path = download(config.base, config.base_revision, patterns=MODEL_FILES)
+            path = download_repository(
+                config.base, config.base_revision, patterns=MODEL_FILES
+            )
         return cls(path, config)
 
     @cached_property
@@ -128,7 +133,7 @@ class TextEncoder:
                 f"{folder}: some weights are not finite numbers. Download it again"
             )
         body = model[0].auto_model
-        require_known_ids(body, model.tokenizer, folder)
+        require_known_token_ids(body, model.tokenizer, folder)
         # BERT's layer on the first token, which is not used
         body.pooler = None
         return model.eval()
@@ -189,7 +194,7 @@ class TextEncoder:
         sums = torch.zeros(len(texts), self.width)
         # A piece without text and marks has no tokens.
         numbers = np.flatnonzero(lengths).tolist()
-        for batch in budget_batches(
+        for batch in batch_within_budget(
             numbers, lengths.__getitem__, budget, tight=self.packed is None
         ):
             vectors = torch.stack(retry_on_oom(token_sums, batch))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
 from medal_judges.models.base.heads import HeadedConfig
-from medal_judges.models.base.pretrained import load_base
+from medal_judges.models.base.pretrained import load_base_model
 from medal_judges.models.base.saving import read_weights, require_matching_tensors
 from medal_judges.models.device import (
     Device,
@@ -219,7 +219,7 @@ def _load_base(
         settings_of_base.update(dict(labels or {}))
 
     path = model_path(config.base)
-    return load_base(kind, path, config, change, dtype=dtype, **options)
+    return load_base_model(kind, path, config, change, dtype=dtype, **options)
 
 
 def _peft_config(config: LoraConfig) -> Any:

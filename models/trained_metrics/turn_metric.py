@@ -17,19 +17,19 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.hub import download
+from medal_judges.models.base.hub import download_repository
 from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
     ScoreRequest,
-    judgement_of,
+    judgement_from_scores,
 )
 from medal_judges.models.base.pretrained import load_network, max_positions
 from medal_judges.models.base.safe_folder import require_data_only
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
     SpecialTokens,
-    budget_batches,
+    batch_within_budget,
     pad_rows,
     retry_on_oom,
 )
@@ -83,7 +83,7 @@ def load_checkpoint(
     kind = getattr(transformers, network_class)
     folder = Path(config.model)
     if not folder.is_dir():
-        folder = download(config.model, config.revision, patterns=_FILES)
+        folder = download_repository(config.model, config.revision, patterns=_FILES)
     require_data_only(folder)
     device = torch_device(config.device)
 
@@ -129,7 +129,7 @@ class TurnMetric(Judge):
     """Base class of published metrics, whose network returns a probability for each input. The
     score of a dialogue is the mean over its assistant turns.
 
-    A family implements ``add_inputs`` and ``_probability``. ``parts``: a dimension -> the
+    A family implements ``add_inputs`` and ``_batch_probabilities``. ``parts``: a dimension -> the
     dimensions whose mean it is. ``sums``: the dimensions for which the probabilities of a turn's
     sentences are added up. For all others their mean is taken.
     """
@@ -172,7 +172,7 @@ class TurnMetric(Judge):
             truncation=self.truncation,
         )
 
-    def _fitting_ids(self, text: str, turn: int, queries: Queries) -> TokenIds:
+    def _tokenize_truncated(self, text: str, turn: int, queries: Queries) -> TokenIds:
         """Returns the token ids of ``text``. If there are too many, drops the last ones and adds
         ``turn`` to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
@@ -188,7 +188,7 @@ class TurnMetric(Judge):
         input may contain a later turn."""
 
     @abstractmethod
-    def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _batch_probabilities(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability [B] of each row of ``ids`` [B, L]. ``mask`` [B, L]: 1 for a
         token, 0 for padding."""
 
@@ -206,7 +206,7 @@ class TurnMetric(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         parts = {part for name in dimensions for part in self.parts.get(name, [name])}
-        probabilities = self._probabilities(requests, parts)
+        probabilities = self._probability_by_input(requests, parts)
         judgements = []
         for request in requests:
             queries: Queries = request.payload
@@ -218,10 +218,10 @@ class TurnMetric(Judge):
             results = {}
             for name in dimensions:
                 results[name] = self._dimension_score(name, answers)
-            judgements.append(judgement_of(results))
+            judgements.append(judgement_from_scores(results))
         return judgements
 
-    def _probabilities(
+    def _probability_by_input(
         self, requests: Sequence[ScoreRequest], dimensions: set[str]
     ) -> dict[TokenIds, float]:
         """Returns the probability of each distinct input about one of ``dimensions``, by its token
@@ -233,7 +233,7 @@ class TurnMetric(Judge):
         @torch.inference_mode()
         def forward(batch: Sequence[TokenIds]) -> list[float]:
             ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
-            values = self._probability(ids.to(device), mask.to(device))
+            values = self._batch_probabilities(ids.to(device), mask.to(device))
             return list(values.tolist())
 
         sequences = set()
@@ -242,7 +242,7 @@ class TurnMetric(Judge):
                 if name in dimensions:
                     sequences.add(ids)
         probabilities: dict[TokenIds, float] = {}
-        for batch in budget_batches(
+        for batch in batch_within_budget(
             sorted(sequences), len, self.token_budget, tight=True
         ):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
@@ -307,11 +307,11 @@ class EnDexJudge(TurnMetric):
 
     def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         text = self.marks.break_up(dialogue.turns[turn].content)
-        ids = self._fitting_ids(text, turn, queries)
+        ids = self._tokenize_truncated(text, turn, queries)
         for dimension in self.dimensions:
             queries.inputs.append((dimension.name, turn, ids))
 
-    def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _batch_probabilities(self, ids: Tensor, mask: Tensor) -> Tensor:
         logits: Tensor = self.network(input_ids=ids, attention_mask=mask).logits.float()
         return logits.softmax(dim=-1)[:, ENGAGING]
 
@@ -390,7 +390,7 @@ class UniEvalJudge(TurnMetric):
             for answer in answers:
                 text, dropped = self._fit_input(question, answer, before, fact)
                 queries.inputs.append(
-                    (name, turn, self._fitting_ids(text, turn, queries))
+                    (name, turn, self._tokenize_truncated(text, turn, queries))
                 )
                 if "dialogue history" in question["fields"]:
                     queries.dropped.update(range(dropped))
@@ -434,7 +434,7 @@ class UniEvalJudge(TurnMetric):
         start = first_fitting_start(len(before), fits)
         return text(start), start
 
-    def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _batch_probabilities(self, ids: Tensor, mask: Tensor) -> Tensor:
         start = ids.new_full(
             (len(ids), 1), self.network.config.decoder_start_token_id or 0
         )

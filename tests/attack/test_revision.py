@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.saving import judge_revision
+from medal_judges.models.base.saving import hash_judge_files
 
 from .conftest import FAMILIES
 from .every_command import some
@@ -30,7 +30,7 @@ def revision(folder: Path) -> str:
         return str(Judge.from_pretrained(folder).signature().revision)
     except JudgeLoadError as error:
         assert "other weights" in str(error)
-        return judge_revision(folder)
+        return hash_judge_files(folder)
 
 
 def scaled(path: Path) -> None:

@@ -67,5 +67,5 @@ def test_a_turn_with_a_separator_is_read_as_text(
     assert one == other
     flat = Judge.from_pretrained(judge_folder("encoder"))
     assert isinstance(flat, EncoderJudge)
-    marked, plain = flat.dialogue_text.render([*chats("[SEP]"), *chats("[ S E P ]")])
+    marked, plain = flat.renderer.render([*chats("[SEP]"), *chats("[ S E P ]")])
     assert marked.ids == plain.ids

@@ -12,12 +12,12 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.config import BOXED
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.golden import compare
-from medal_judges.models.base.saving import judge_folder
+from medal_judges.models.base.golden import compare_with_golden
+from medal_judges.models.base.saving import find_or_download_judge
 
 from ..conftest import medal
 
-FOLDER = judge_folder(BOXED)
+FOLDER = find_or_download_judge(BOXED)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_it_is_small_and_has_no_body_of_its_own() -> None:
 
 
 def test_it_answers_here_as_where_it_was_trained() -> None:
-    assert compare(FOLDER).holds
+    assert compare_with_golden(FOLDER).holds
     done = medal("doctor", BOXED)
     assert done.exit_code == 0, done.output
     assert "the judge gives the same scores here" in done.output

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges.models.base.judge import requests_at
+from medal_judges.models.base.judge import make_score_requests
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
@@ -54,7 +54,7 @@ def by_hand(model: LocalModel, prompt: str, ratings: str) -> list[float]:
 def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm)
     (judged,) = judge.score([talk(*GOOD)])
-    (item,) = requests_at(talk(*GOOD), "dialogue")
+    (item,) = make_score_requests(talk(*GOOD), "dialogue")
     for name, ratings in (("engagingness", "123"),):
         (message,) = told(judge, item, name)
         chances = by_hand(tiny_lm, message.content, ratings)

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.golden import check_golden, compare
+from medal_judges.models.base.golden import check_golden, compare_with_golden
 
 
 def saved(path: Path) -> Path:
@@ -24,7 +24,7 @@ def edited(folder: Path, **changes: object) -> None:
 
 def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    found = compare(folder)
+    found = compare_with_golden(folder)
     assert found.holds and found.deviation == 0 and found.where == ""
     check_golden(folder)
     edited(folder, scores=[{"overall": None}] * len(found.golden["scores"]))
@@ -40,7 +40,7 @@ def test_another_answer_is_found_and_placed(
     scores = json.loads((folder / "golden.json").read_text())["scores"]
     scores[2]["overall"] = value
     edited(folder, scores=scores)
-    assert compare(folder).where == "golden-03, overall"
+    assert compare_with_golden(folder).where == "golden-03, overall"
     with pytest.raises(
         JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"
     ):
@@ -52,5 +52,5 @@ def test_another_weight_is_found(tmp_path: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["heads.overall.0.bias"] += 0.01
     save_file(weights, folder / "model.safetensors")
-    found = compare(folder)
+    found = compare_with_golden(folder)
     assert not found.holds and 1e-5 < found.deviation < 0.01

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.models.base.judge import requests_at
+from medal_judges.models.base.judge import make_score_requests
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import LanguageModel
@@ -38,7 +38,7 @@ def by_hand(model: LocalModel, prompt: str, answer: str) -> float:
 def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm)
     (judged,) = judge.score([talk(*TALK)])
-    (item,) = requests_at(talk(*TALK), "dialogue")
+    (item,) = make_score_requests(talk(*TALK), "dialogue")
     for name in ("overall", "understandability"):
         prompt = told(judge, item, name)[0].content
         raw = by_hand(tiny_lm, prompt, "Yes")

@@ -9,8 +9,8 @@ import pytest
 
 from medal_judges import Judge, read_dialogues
 from medal_judges.config import MULTILINGUAL
-from medal_judges.models.base.golden import compare
-from medal_judges.models.base.saving import judge_folder
+from medal_judges.models.base.golden import compare_with_golden
+from medal_judges.models.base.saving import find_or_download_judge
 
 from .answers_of_others import DIALOGUES
 
@@ -25,8 +25,8 @@ def chat(language: str, *contents: str) -> str:
 
 
 def test_it_answers_here_as_where_it_was_trained() -> None:
-    folder = judge_folder(MULTILINGUAL)
-    assert compare(folder).holds
+    folder = find_or_download_judge(MULTILINGUAL)
+    assert compare_with_golden(folder).holds
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 4_000_000
 

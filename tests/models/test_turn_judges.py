@@ -3,8 +3,8 @@
 import pytest
 
 from medal_judges import Dialogue, Judge
-from medal_judges.models.base.golden import compare
-from medal_judges.models.base.saving import judge_folder
+from medal_judges.models.base.golden import compare_with_golden
+from medal_judges.models.base.saving import find_or_download_judge
 
 from ..talks import talk
 
@@ -42,8 +42,8 @@ def scores(judge: Judge, dialogue: Dialogue) -> list[float]:
 
 
 def test_it_answers_here_as_where_it_was_trained() -> None:
-    folder = judge_folder("issues")
-    assert compare(folder).holds
+    folder = find_or_download_judge("issues")
+    assert compare_with_golden(folder).holds
     assert sum(path.stat().st_size for path in folder.iterdir()) < 100_000
 
 

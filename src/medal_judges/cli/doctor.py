@@ -8,8 +8,8 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import DEVICE, judge_file, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.models.base.golden import compare
-from medal_judges.models.base.saving import judge_folder
+from medal_judges.models.base.golden import compare_with_golden
+from medal_judges.models.base.saving import find_or_download_judge
 
 
 @with_options()
@@ -31,8 +31,8 @@ def doctor(
             f"{judge} is a YAML file. Give the folder or Hub id of a saved judge"
         )
     choice = choose_judge(judge)
-    folder = judge_folder(choice.source, choice.revision)
-    check = compare(folder, device=device)
+    folder = find_or_download_judge(choice.source, choice.revision)
+    check = compare_with_golden(folder, device=device)
     typer.echo(
         f"largest difference: {check.deviation:.2e} of the scale {check.where}".rstrip()
     )

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from medal_judges.config import JUDGES, PACKAGED, read_yaml, shipped_names, top_comment
-from medal_judges.models.base.saving import judge_folder, read_config
+from medal_judges.models.base.saving import find_or_download_judge, read_config
 from medal_judges.report.console import wide_console
 
 
@@ -20,7 +20,7 @@ def judges() -> None:
     """
     rows = []
     for name in PACKAGED:
-        family = read_config(judge_folder(name))["family"]
+        family = read_config(find_or_download_judge(name))["family"]
         rows.append((name, family, top_comment("train", name)))
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")

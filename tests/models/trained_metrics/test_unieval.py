@@ -165,9 +165,9 @@ def test_a_turn_cannot_add_fields(tiny_t5: Path) -> None:
 
 
 def _items(dialogue: Dialogue) -> Any:
-    from medal_judges.models.base.judge import requests_at
+    from medal_judges.models.base.judge import make_score_requests
 
-    return requests_at(dialogue, "last")
+    return make_score_requests(dialogue, "last")
 
 
 @pytest.mark.parametrize(

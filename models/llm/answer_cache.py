@@ -24,15 +24,14 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the key of the answer to ``request`` in the cache. ``model``: the model's name."""
+    """Returns the key in the cache of the answer to ``request`` by ``model``, a model's name."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class AnswerCache:
-    """A cache of answers in the SQLite file ``path``. Several processes and threads may use it at
-    the same time."""
+    """A cache of answers in the SQLite file ``path``, for several processes and threads at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,8 +46,8 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns the cached answers for ``keys``, by key. A key without an answer is not in the
-        result. Raises SourceError if the file cannot be read."""
+        """Returns {key: answer} for each of ``keys`` that is in the cache. Raises SourceError if
+        the file cannot be read."""
         answers = {}
         try:
             with closing(self._open()) as database:
@@ -63,8 +62,8 @@ class AnswerCache:
         return answers
 
     def append(self, key: str, answer: Completion) -> None:
-        """Saves ``answer`` under ``key``, so that it survives a kill. A failed answer is not saved.
-        Raises SourceError if the file cannot be written."""
+        """Saves ``answer`` under ``key``, unless it is a failed answer. Raises SourceError if the
+        file cannot be written."""
         if answer.failed:
             return
         try:

@@ -42,21 +42,26 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """The token ids of a prompt and of the text after it. The text to score begins at the index
-    ``start``, which is at least 1."""
+    """A chat and the text after it as token ids.
+
+    Attributes:
+        ids: All token ids, in order.
+        start: The index of the first token to score, at least 1.
+    """
 
     ids: tuple[int, ...]
     start: int
 
 
 class ChatTemplate:
-    """Renders chats as text or token ids with the chat template of ``tokenizer``.
+    """Renders chats as text or token ids with the chat template of a tokenizer.
 
-    The attribute ``system`` says what happens to a system message. ``native``: the template renders
-    it. ``folded``: it is joined to the first user turn, because the template refuses or ignores it.
-    ``transcript``: the tokenizer has no template. ``alternates`` says whether the template wants
-    user and assistant to take turns. If so, neighbouring messages of one role are joined. If the
-    assistant speaks first, an empty user turn is put before it.
+    Attributes:
+        tokenizer: A tokenizer of transformers.
+        source: The Jinja text of the template, or None if the tokenizer has none.
+        system: Whether a system message is rendered (``native``) or joined to the first user turn
+            (``folded``). ``transcript`` if there is no template.
+        alternates: Whether the template wants user and assistant to take turns.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -87,7 +92,8 @@ class ChatTemplate:
         self._parted = lru_cache(maxsize=4096)(self._split_at_special)
 
     def identity(self) -> dict[str, str]:
-        """Returns a hash of the template, and how system messages and roles are adapted to it."""
+        """Returns the template's hash and its treatment of roles, such as ``{"template": HASH,
+        "system": "native", "turns": "alternating"}``."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -99,41 +105,48 @@ class ChatTemplate:
     def prefix(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Returns the token ids of a chat up to the place where the next text of ``role`` begins.
-        ``messages``: the messages before it. ``prefill``: a beginning of the text that is given.
+        """Returns the token ids of a chat up to the place where the text of its next turn begins.
 
-        A space at the end is left out, because it belongs to the next text. Some tokenizers would
-        encode it as a separate token, which the model has not seen there in training.
+        Args:
+            messages: The chat before that turn.
+            role: Who speaks in that turn.
+            prefill: The beginning of that turn, if it is given.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """Returns the text from which ``prefix`` makes token ids."""
+        """Returns the text of a chat up to the place where the text of its next turn begins.
+
+        Args:
+            messages: The chat before that turn.
+            role: Who speaks in that turn.
+            prefill: The beginning of that turn, if it is given.
+        """
         return self._around(tuple(messages), role, prefill.strip())[0]
 
     def render_prompt(self, messages: Sequence[Message], **settings: bool) -> str:
-        """Returns the text of a prompt with ``messages``, as the template itself asks for an
-        answer. With some models this differs from the beginning of a finished turn. ``settings``:
-        variables of the template."""
+        """Returns the text of a prompt that asks the model to answer ``messages``. ``settings`` are
+        variables of the template, such as ``enable_thinking=True``."""
+        # With some models this differs from prefix_text, the beginning of a finished turn.
         return self._apply_template(
             self._adapt_messages(messages), add_generation_prompt=True, **settings
         )
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Returns the token ids of a whole prompt ``text``, with one beginning-of-sequence token if
-        the model has one."""
+        """Returns the token ids of ``text``, a whole prompt, with one beginning-of-sequence token
+        if the model has one."""
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of ``continuation`` with everything before it, and the index at
-        which its scored text begins.
+        """Returns the token ids of a chat and its ``continuation``, and where the scored part
+        begins.
 
-        Prompt and text are encoded together, so the token where they meet is the same as in a text
-        written at once. With ``score_eos`` the scored part also has what ends the turn: the first
-        special token after the text, or a line break if there is none. Raises ConfigError if the
-        text is empty.
+        If the continuation has ``score_eos``, the end of the turn is included.
+
+        Raises:
+            ConfigError: The text of the continuation is empty.
         """
         c = continuation
         if not c.text.strip():
@@ -146,10 +159,12 @@ class ChatTemplate:
                 return self._encode_with_bos(text)
             return before + self.token_ids(text)
 
+        # Encoded together, so that the token where prompt and text meet is as in one text.
         text = tail + gap + self.marks.break_up(c.text.strip())
         ids = joined(text)
         start = _common_length(self._head(head), ids)
         if c.score_eos:
+            # The end is the first special token after the text, or a line break without one.
             with_end = joined(text + after)
             special = np.isin(with_end, self.tokenizer.all_special_ids)
             end = length = _common_length(ids, with_end)
@@ -163,9 +178,16 @@ class ChatTemplate:
     def _render_around(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
-        """Returns what surrounds the text of a turn of ``role`` that follows ``messages``: (text
-        before, space between, text after). ``prefill``: the beginning of the turn, part of the text
-        before."""
+        """Returns what surrounds the text of a turn: (text before, space between, text after).
+
+        Args:
+            messages: The chat before the turn.
+            role: Who speaks in the turn.
+            prefill: The beginning of the turn, which becomes part of the text before.
+
+        Raises:
+            ConfigError: The template does not show a last turn by ``role``.
+        """
         if self.source is None:
             before = ""
             for message in messages:
@@ -185,12 +207,14 @@ class ChatTemplate:
             )
         if prefill:
             return f"{before}{prefill}", " ", after
+        # A space belongs to the next text: alone, some tokenizers encode it as a separate token,
+        # which the model has not seen there in training.
         head = before.rstrip(" ")
         return head, before[len(head) :], after
 
     def _adapt_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Returns ``messages`` in a form that the template accepts. The attributes ``system`` and
-        ``alternates`` say which form that is."""
+        """Returns ``messages`` in a form that the template accepts, for example with the system
+        message moved into the first user turn."""
         fitted = list(messages)
         if self.system == "folded":
             fitted = with_folded_system(messages)
@@ -233,8 +257,8 @@ class ChatTemplate:
 
     def _split_at_special(self, head: str) -> tuple[list[int], str]:
         """Splits ``head`` before its last special token. Returns (token ids of the first part, text
-        of the second part). Tokenizers split a text there too, so text that is added at the end
-        does not change the ids."""
+        of the second part)."""
+        # Tokenizers split a text there too, so text added at the end does not change the ids.
         at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
         if at <= 0:
             return [], head
@@ -277,12 +301,17 @@ def _has_open_thoughts(text: str) -> bool:
 
 
 class TokenModel(LanguageModel):
-    """A language model that is given token ids, rendered with the chat template of its
-    ``tokenizer``. ``window``: the context length in tokens, with the thinking.
+    """A language model that is given token ids, rendered with its tokenizer's chat template.
 
-    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
-    template opens a block of thoughts, and 0 if it does not. Raises ConfigError for a number above
-    0 if the template has no block of thoughts.
+    Args:
+        tokenizer: A tokenizer of transformers.
+        name: The name of the model.
+        window: The context length in tokens, with the thinking.
+        thinking: The maximum number of tokens of thinking before an answer. None is 4096 for models
+            that always think, otherwise 0.
+
+    Raises:
+        ConfigError: ``thinking`` is above 0, but the chat template has no block of thoughts.
     """
 
     def __init__(
@@ -323,15 +352,19 @@ class TokenModel(LanguageModel):
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Returns the answer to each of ``requests``. ``prompts``: the token ids of each request.
-        If the model thinks, the text of an answer begins with the thoughts."""
+        """Returns the answer to each of ``requests``, with the thoughts before it if the model
+        thinks. ``prompts`` has the token ids of each request."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of ``continuation`` with everything before it. Raises ConfigError
-        if they are more than the context length."""
+        """Returns the token ids of a chat and its ``continuation``, and where the scored part
+        begins.
+
+        Raises:
+            ConfigError: The text is empty, or there are more tokens than the context length.
+        """
         sequence = self.template.to_sequence(continuation)
         self.require_room(len(sequence.ids))
         return sequence
@@ -367,8 +400,8 @@ class TokenModel(LanguageModel):
         return answers
 
     def _prompt_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Returns the token ids of a prompt with ``messages``. It ends where the answer begins, or
-        the block of thoughts if the model thinks."""
+        """Returns the token ids of a prompt that asks for an answer to ``messages``. If the model
+        thinks, the prompt ends where its thoughts begin."""
         if not self.thinking:
             return self.template.prefix(messages, "assistant")
         text = self.template.render_prompt(

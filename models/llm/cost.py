@@ -27,11 +27,16 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens, time and money of a request. ``input`` includes the ``cached`` tokens, which did
-    not have to be computed again. ``output`` includes the ``reasoning`` tokens.
+    """The tokens, time and money that a request took.
 
-    ``money``: US dollars, or None if the price is unknown. ``from_cache``: whether the answer came
-    from the cache of answers on this machine, and so cost nothing this time.
+    Attributes:
+        input: Tokens of the prompt, with the cached ones.
+        cached: Tokens of the prompt that were not computed again.
+        output: Tokens of the answer, with the reasoning.
+        reasoning: Tokens of reasoning before the answer.
+        seconds: The time of the request in seconds.
+        money: The price in US dollars, or None if it is unknown.
+        from_cache: Whether the answer came from this machine's cache and cost nothing this time.
     """
 
     input: Count = 0
@@ -56,8 +61,8 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Returns the usage in the form of ``Judgement.usage``. Has no key ``money`` if the price
-        is unknown."""
+        """Returns the usage as a mapping, such as ``{"input_tokens": 12, "output_tokens": 3,
+        ...}``, without the key ``money`` if the price is unknown."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -71,8 +76,8 @@ class Usage:
 
 
 def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the sum over ``records`` for each key. A record is a mapping like
-    ``Judgement.usage``."""
+    """Returns the sum of ``records`` for each key. A record is a usage as a mapping, such as
+    ``{"input_tokens": 12, "output_tokens": 3}``."""
     total: dict[str, float] = {}
     for record in records:
         for key, amount in record.items():
@@ -81,7 +86,8 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` as a mapping like ``Judgement.usage``."""
+    """Returns the sum of ``usages`` as a mapping, such as ``{"tokens": 15, "input_tokens": 12,
+    ...}``."""
     records = []
     for usage in usages:
         records.append(
@@ -103,9 +109,14 @@ def usage_text(usage: Mapping[str, float]) -> str:
 
 
 class Price(Config):
-    """The price of a model in US dollars per million tokens. ``input``: for tokens of the prompt.
-    ``output``: for tokens of the answer, also for reasoning. ``cached``: for tokens of the prompt
-    that the provider reads from its cache. None is the price of ``input``."""
+    """The price of a model in US dollars per million tokens.
+
+    Attributes:
+        input: The price of tokens of the prompt.
+        output: The price of tokens of the answer, also of reasoning.
+        cached: The price of prompt tokens from the provider's cache. None is the price of
+            ``input``.
+    """
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -121,16 +132,24 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """A file of list prices. ``servers``: the prices of models on one server, by host name.
-    ``models``: the prices of models on any server."""
+    """A file of list prices.
+
+    Attributes:
+        models: The prices of models on any server, by name.
+        servers: The prices of models on one server, by host name and then by name.
+    """
 
     models: Mapping[str, Price] = {}
     servers: Mapping[str, Mapping[str, Price]] = {}
 
     def find_price(self, model: str, base_url: str | None = None) -> Price | None:
-        """Returns the price of ``model`` on the server at ``base_url``, or None if the file has no
-        price. None as ``base_url`` is OpenAI's server. A dated version (``gpt-4.1-2025-04-14``) has
-        the price of the model without a date."""
+        """Returns the price of ``model`` on a server, or None if the file has no price.
+
+        A dated version (``gpt-4.1-2025-04-14``) has the price of the model without a date.
+
+        Args:
+            base_url: The address of the server. None is OpenAI's.
+        """
         host = urlsplit(base_url or PROVIDER).hostname or ""
         prices = {**self.servers.get(host, {}), **self.models}
         # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.
@@ -139,16 +158,23 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """Returns the prices in ``path``, a shipped name or the user's own file. Raises ConfigError if
-    the file cannot be read or a field is wrong."""
+    """Returns the prices in the YAML file ``path``, the user's own or a shipped one. Raises
+    ConfigError if the file cannot be read or a field is wrong."""
     return build_config(PriceFile, read_yaml(path), where=path)
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """An upper bound on what ``requests`` cost. ``input`` and ``output``: tokens. ``money``: US
-    dollars, or None if the price is unknown. ``kept``: how many more answers are in the cache and
-    cost nothing. ``api``: whether the requests go to a server."""
+    """An upper bound on the cost of requests that are not sent yet.
+
+    Attributes:
+        requests: The number of requests.
+        kept: How many further answers are in the cache and cost nothing.
+        input: Tokens of the prompts.
+        output: Tokens of the answers.
+        money: The price in US dollars, or None if it is unknown.
+        api: Whether the requests go to a server.
+    """
 
     requests: int = 0
     kept: int = 0
@@ -165,17 +191,17 @@ class CostLimitError(MedalError):
 
 
 class BudgetExceeded(Exception):
-    """The highest possible price of a request exceeds what is left of the cost limit. No request is
-    running that could still turn out cheaper."""
+    """A request could cost more than the cost limit leaves, and no running request can free money."""
 
 
 class CostLimiter:
-    """A limit on the cost of requests. ``limit``: US dollars, or None for no limit. Several models
-    may share a limiter. It works only in the process that made it.
+    """A limit on the cost of requests, which several models in one process may share.
 
-    A request is sent only if its highest possible price fits under the limit. This price is
-    reserved until the real one is known. A request that does not fit waits until running requests
-    end.
+    The highest possible price of a request is reserved before it is sent, until the real price is
+    known.
+
+    Args:
+        limit: The limit in US dollars, or None for no limit.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -187,9 +213,13 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def reserve(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars until ``settle`` is called. Waits if they do not fit
-        under the limit. Raises BudgetExceeded if they do not fit and no request is running. Raises
-        ConfigError in any process but the one that made the limiter."""
+        """Reserves ``highest`` US dollars until ``settle`` is called, and waits while they do not
+        fit.
+
+        Raises:
+            BudgetExceeded: They do not fit, and no request is running.
+            ConfigError: There is a limit, and another process made this limiter.
+        """
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
                 "a limit of cost works in one process only",
@@ -205,13 +235,12 @@ class CostLimiter:
 
     def settle(self, highest: float, price: float | None) -> None:
         """Releases the reserved ``highest`` US dollars, and adds the real ``price`` to the money
-        spent."""
+        spent. An unknown price (None) adds nothing."""
         self.at_stake -= highest
         self.spent += price or 0.0
 
     def limit_error(self) -> CostLimitError:
-        """Returns the error for a reached limit. It tells the user how to continue with a higher
-        one."""
+        """Returns the error for a reached limit, with a hint how to continue with a higher one."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "

@@ -30,10 +30,17 @@ _LOADING = PicklableLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Returns the language model that ``setting`` names. ``setting`` may be a loaded model, or have
-    any form that ``llm_config`` takes. A model on this machine that is already loaded is shared,
-    not loaded again. Raises ConfigError for a wrong setting, and NotAvailableError if the model
-    cannot be loaded."""
+    """Returns the language model that ``setting`` names. A model on this machine that is already
+    loaded is shared.
+
+    Args:
+        setting: A name such as ``openai:gpt-4.1-mini``, a mapping with further settings, or a
+            loaded model.
+
+    Raises:
+        ConfigError: The setting is wrong.
+        NotAvailableError: The model cannot be loaded.
+    """
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
@@ -52,7 +59,7 @@ def load_llm(
 
 
 def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
-    """Loads the model of ``config`` into this process."""
+    """Loads the model of ``config`` into this process and returns it."""
     if isinstance(config, VllmLLM):
         from medal_judges.models.llm.vllm.model import load_vllm
 
@@ -63,8 +70,14 @@ def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 
 def dry_run_model(setting: object) -> RemoteModel:
-    """Returns a stand-in for the model that ``setting`` names. It counts requests and sends none.
-    In place of a model on this machine it loads no weights and has no price."""
+    """Returns a stand-in for the model that ``setting`` names, which counts requests and sends
+    none.
+
+    For a model on this machine, the stand-in loads no weights and has no price.
+
+    Args:
+        setting: A name such as ``openai:gpt-4.1-mini``, or a mapping with further settings.
+    """
     from medal_judges.models.llm.server import RemoteModel
 
     config = llm_config(setting)

@@ -47,14 +47,19 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A question to a language model. ``temperature`` 0 is greedy decoding.
+    """A chat that a language model is asked to continue, and how.
 
-    ``schema``: a JSON schema for the answer. A backend enforces it if it can
-    (``Completion.enforced``). ``top_logprobs``: how many alternatives a server reports for each
-    token. ``presence_penalty``: subtracted once from the logit of each token that the answer
-    already contains. ``frequency_penalty``: subtracted for each time that the answer contains the
-    token. ``accept_truncated``: whether an empty or truncated answer is valid. ``seed``: seeds the
-    sampling. Requests that differ only in their seed have different answers in the cache.
+    Attributes:
+        messages: The chat so far.
+        max_tokens: The maximum number of tokens of the answer.
+        temperature: The temperature of the sampling. 0 is greedy decoding.
+        top_p: The total probability of the most likely tokens that are sampled from.
+        seed: The seed of the sampling. Each seed has its own answer in the cache.
+        schema: A JSON schema for the answer, which the backend enforces if it can.
+        top_logprobs: How many alternatives a server reports for each token.
+        presence_penalty: Subtracted once from the logit of each token already in the answer.
+        accept_truncated: Whether an empty or truncated answer is valid.
+        frequency_penalty: Subtracted from a token's logit for each time it is in the answer.
     """
 
     messages: tuple[Message, ...]
@@ -71,9 +76,14 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of an answer. ``logprob``: its log-probability. ``alternatives``: the log-probability
-    of each of the most likely tokens at this place, also of the token itself. Empty if the backend
-    reports none."""
+    """A token of an answer, and what the model could have written instead.
+
+    Attributes:
+        text: The token.
+        logprob: The log-probability of the token.
+        alternatives: {token: log-probability} of the most likely tokens here. Empty if not
+            reported.
+    """
 
     text: str
     logprob: Logprob
@@ -82,13 +92,17 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to a request. ``text``: the answer without the prompt.
+    """The answer of a language model to a request.
 
-    ``finish``: ``stop`` if the model ended by itself, ``length`` if ``max_tokens`` cut the answer,
-    ``failed`` if there is no answer. ``failure``: why there is no answer, or that it was truncated.
-    ``transient``: whether the same request may succeed later, for example after a time-out.
-    ``enforced``: whether the backend enforced the schema. ``tokens``: the tokens with their
-    log-probabilities, if the request has ``top_logprobs`` and the backend reports them.
+    Attributes:
+        text: The answer, without the prompt.
+        finish: ``stop`` (ended by the model), ``length`` (cut at ``max_tokens``) or ``failed`` (no
+            answer).
+        failure: Why there is no answer, or that it was truncated.
+        enforced: Whether the backend enforced the JSON schema of the request.
+        tokens: The tokens with log-probabilities, if requested and reported.
+        usage: The tokens, time and money that the request took.
+        transient: Whether the same request may succeed later, for example after a time-out.
     """
 
     text: str
@@ -105,24 +119,33 @@ class Completion:
         return self.finish == "failed"
 
     def with_usage(self, **changes: Any) -> Completion:
-        """Returns a copy in which the fields ``changes`` of the usage are replaced."""
+        """Returns a copy with ``changes`` in its usage, such as ``seconds=1.5``."""
         return replace(self, usage=replace(self.usage, **changes))
 
 
 def failed_completion(
     reason: str, usage: Usage | None = None, *, transient: bool = False
 ) -> Completion:
-    """Returns a completion without an answer. ``reason``: why there is none. ``usage``: what the
-    request cost although it failed. ``transient``: whether the same request may succeed later."""
+    """Returns a completion without an answer.
+
+    Args:
+        reason: Why there is no answer.
+        usage: What the request cost although it failed.
+        transient: Whether the same request may succeed later.
+    """
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A text to score as the turn of ``role`` that follows ``messages``.
+    """A text to score as the next turn of a chat.
 
-    ``prefill``: the beginning of that turn, before ``text``. It is not scored. ``score_eos``:
-    whether the token that ends the turn is scored too.
+    Attributes:
+        messages: The chat before the turn.
+        text: The text to score.
+        role: Who speaks in the turn.
+        prefill: The beginning of the turn, before ``text``. It is not scored.
+        score_eos: Whether the token that ends the turn is scored too.
     """
 
     messages: tuple[Message, ...]
@@ -134,12 +157,13 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """The log-probabilities of a continuation's tokens. The prefix is everything before the
-    continuation.
+    """The log-probabilities of a scored text, given the text before it (the prefix).
 
-    ``prefix_tokens``: the number of tokens of the prefix. A first token without a log-probability
-    does not count. ``prefix_logprob``: the sum of the log-probabilities of the prefix, or None if
-    only the continuation was scored.
+    Attributes:
+        logprobs: The log-probability of each token of the scored text.
+        prefix_logprob: The summed log-probability of the prefix, or None if not computed.
+        prefix_tokens: The number of tokens of the prefix. A first token without log-probability
+            does not count.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -148,12 +172,12 @@ class Likelihood:
 
     @property
     def total(self) -> float:
-        """The log-probability of the continuation given its prefix."""
+        """The log-probability of the scored text, given its prefix."""
         return sum(self.logprobs)
 
     @property
     def mean(self) -> float:
-        """The log-probability of the continuation given its prefix, per token."""
+        """The log-probability of the scored text, given its prefix, per token."""
         return self.total / len(self.logprobs)
 
 
@@ -161,18 +185,17 @@ OnAnswer = Callable[[int, Completion], None]
 
 
 class LanguageModel(ABC):
-    """Base class of language models.
+    """Base class of language models, on this machine or on a server.
 
-    ``name``: model and backend, without paths or secrets. It is the ``base`` of a judge's
-    signature. ``context``: the context length in tokens, for prompt and answer together.
-    ``at_once``: how many requests it answers at the same time.
-
-    ``api``: whether a server runs the model. If so, its requests may cost money, and it gives no
-    likelihoods. ``private``: whether the model runs on this machine or in its private network,
-    without a bill. ``limiter``: the cost limit, or None for a model that costs nothing.
-
-    ``counts``: how many answers so far came from the cache (``kept``) and from the model
-    (``asked``). ``renews``: whether the model is asked again instead of reading cached answers.
+    Attributes:
+        name: The name of the model, such as ``openai/gpt-4.1-mini``, without paths or secrets.
+        context: The context length in tokens, for prompt and answer together.
+        api: Whether a server runs the model. Such a model may cost money and gives no likelihoods.
+        private: Whether the model is on this machine or in its private network, without a bill.
+        at_once: How many requests the model answers at the same time.
+        counts: How many answers came from the cache (``kept``) and from the model (``asked``).
+        limiter: The cost limit, or None for a model that costs nothing.
+        renews: Whether the model is asked again instead of reading cached answers.
     """
 
     name: str
@@ -186,13 +209,16 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Returns a completion for each of ``requests``, in order. If a request fails, its
-        completion has ``finish="failed"``. The other requests are still answered."""
+        """Returns a completion for each of ``requests``, in order. A failed request has a
+        completion with ``finish="failed"`` and does not stop the others."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Sends ``requests`` and calls ``on_answer(index, completion)`` once for each, as soon as
-        its answer arrives. The calls may come in any order and from any thread. An exception in
-        ``on_answer`` stops the run."""
+        """Sends ``requests`` and hands over each answer as soon as it arrives.
+
+        Args:
+            on_answer: Called with the index of a request and its completion, in any order and from
+                any thread.
+        """
         for index, completion in enumerate(self.chat(requests)):
             on_answer(index, completion)
 
@@ -200,17 +226,20 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``. A prefix that the
-        continuations of one group share is computed once. ``joint``: whether to also set
-        ``prefix_logprob``.
+        """Returns the likelihood of each continuation in each of ``groups``.
 
-        Raises ConfigError if a server runs the model, or if prompt and text do not fit ``context``.
+        Args:
+            groups: Groups of continuations. A prefix that a group shares is computed once.
+            joint: Whether to compute the log-probability of the prefixes too.
+
+        Raises:
+            ConfigError: A server runs the model, or prompt and text do not fit ``context``.
         """
 
     @abstractmethod
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns the number of tokens of a prompt with ``messages``. For a model on a server, the
-        number is an upper bound."""
+        """Returns the number of tokens of a prompt with ``messages``, or an upper bound for a model
+        on a server."""
 
     def require_room(self, tokens: int) -> None:
         """Raises ConfigError if ``tokens`` is more than ``context``."""
@@ -222,8 +251,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """Returns everything except the name that answers depend on: weights, chat template, dtype,
-        ..."""
+        """Returns what answers depend on besides the model's name, such as ``{"weights": HASH,
+        "dtype": "float32"}``."""
 
     def cost(self, usage: Usage) -> float | None:
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
@@ -238,8 +267,8 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the usage of computing ``likelihoods``, if their common prompt of ``prompt`` tokens
-    is computed once."""
+    """Returns the tokens that computing ``likelihoods`` takes, if their common prompt of ``prompt``
+    tokens is computed once."""
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
@@ -251,11 +280,12 @@ def grouped_likelihoods(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihoods under ``llm`` for each of ``groups`` of continuations, in order.
+    """Returns the likelihoods under ``llm`` of the continuations in each of ``groups``, in order.
 
-    ``owners``: a key for each group, such as the id of its dialogue. Groups with the same key are
-    sent to the model together, so a beginning that they share is computed once. ``joint``: whether
-    to also set ``prefix_logprob``.
+    Args:
+        owners: A key for each group, such as the id of its dialogue. Groups with the same key are
+            computed together.
+        joint: Whether to compute the log-probability of the prefixes too.
     """
     if not groups:
         return []
@@ -283,10 +313,13 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the smallest number from 0 to ``turns`` for which ``fits`` returns true. Returns
-    ``turns`` if there is none. If ``fits`` is true for a number, it must be true for all larger
-    numbers, because the search is by bisection."""
-    low, high = 0, turns
+    """Returns how many of the oldest turns to drop so that the others fit.
+
+    Args:
+        turns: The most turns to drop, and the result if nothing fits.
+        fits: Whether the others fit after so many are dropped. Stays true for larger numbers.
+    """
+    low, high = 0, turns  # by bisection
     if fits(0):
         return 0
     while low < high:
@@ -301,9 +334,13 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
 def first_turn_that_fits(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns how many of the first ``messages`` to drop, so that the others have at most
-    ``prompt_budget`` tokens as a prompt of ``llm``. The last message is never dropped, even if it
-    is too long."""
+    """Returns how many of the oldest ``messages`` to drop so that the others fit a prompt. The last
+    message is never dropped, even if it is too long.
+
+    Args:
+        llm: The language model whose tokens are counted.
+        prompt_budget: The maximum number of tokens of the prompt.
+    """
     last = max(0, len(messages) - 1)
     return first_fitting_start(
         last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
@@ -311,8 +348,8 @@ def first_turn_that_fits(
 
 
 def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the JSON schema of an object that has exactly ``fields``, in the form of OpenAI's
-    strict mode."""
+    """Returns the JSON schema of an object with exactly ``fields`` (name to schema), in the form of
+    OpenAI's strict mode."""
     return {
         "type": "object",
         "properties": fields,
@@ -323,12 +360,9 @@ def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
 
 def max_token_count(text: str) -> int:
     """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
-    on this machine.
-
-    In a word of ASCII letters, two letters count as one token. If the word has no lower-case vowel,
-    each letter counts as one. Each digit and sign counts as one. A space before a word does not
-    count. Outside ASCII each UTF-8 byte counts as one.
-    """
+    on this machine."""
+    # In a word of ASCII letters two letters count as one token, or each if no vowel is lower-case.
+    # Each digit and sign counts as one, a space before a word as none, and outside ASCII each byte.
     total = 0
     for token in _PIECE.findall(text):
         word = token.removeprefix(" ")

@@ -82,10 +82,15 @@ class ServerStopError(ConfigError):
 
 
 class RequestError(Exception):
-    """A request failed. ``reason``: the message. ``stop``: whether the failure ends the run.
-    ``transient``: whether the same request may succeed later. ``billed``: whether the server may
-    have written an answer. ``status``: the HTTP status, or 0 if the server did not respond.
-    ``field``: the field of the request that the server complains about."""
+    """A request to a server failed.
+
+    Attributes:
+        stop: Whether the failure ends the run.
+        transient: Whether the same request may succeed later.
+        billed: Whether the server may have written an answer, which costs money.
+        status: The HTTP status, or 0 if the server did not respond.
+        field: The field of the request that the server complains about, or an empty text.
+    """
 
     def __init__(
         self,
@@ -103,8 +108,7 @@ class RequestError(Exception):
 
 
 def one_line(text: object) -> str:
-    """Returns ``text``, a message of a server, as one line of at most SHOWN characters. Secrets in
-    it are removed."""
+    """Returns ``text``, a message of a server, as one short line without secrets."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
@@ -162,9 +166,14 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Returns whether a server refuses a request because the account is empty, or because of a
-    limit per day or longer. Then no further attempt in this run can succeed. ``status``, ``body``
-    and ``headers``: of the server's response."""
+    """Returns whether a response says that the account is empty or a daily or longer limit is
+    reached, so that further attempts are useless.
+
+    Args:
+        status: The HTTP status, such as 429.
+        body: The text of the response.
+        headers: The HTTP headers of the response.
+    """
     if status != 429:
         return False
     with suppress(ValueError):
@@ -177,8 +186,7 @@ def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
 
 
 def require_address(base_url: str) -> None:
-    """Raises ConfigError if ``base_url`` is not a plain http or https address. The error does not
-    show the address, because it may contain a password."""
+    """Raises ConfigError if ``base_url`` is not a plain http or https address."""
     try:
         parts = urlsplit(base_url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -186,6 +194,7 @@ def require_address(base_url: str) -> None:
     except ValueError:  # a port that is not a number
         is_address = False
     if not is_address or "@" in base_url:
+        # Without the address, which may contain a password.
         raise ConfigError(
             "llm.base_url is not an address of a server",
             hint="Type llm.base_url=http://HOST:PORT/v1, without a user, a password and a query. "
@@ -194,8 +203,8 @@ def require_address(base_url: str) -> None:
 
 
 def read_and_hide_key(variable: str) -> str:
-    """Returns the API key in the environment variable ``variable``. From then on, messages do not
-    show the key. Raises ConfigError if the key cannot be sent in an HTTP header."""
+    """Returns the API key in the environment variable ``variable`` and hides it in all messages
+    from then on. Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
     hide(key)
     if not (key.isascii() and key.isprintable()):
@@ -207,9 +216,16 @@ def read_and_hide_key(variable: str) -> str:
 
 
 def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a client for the server at ``address``. ``config`` has the timeout and the number of
-    attempts. Raises NotAvailableError if the server is OpenAI's and ``key`` is empty. Raises
-    ConfigError if the environment names a proxy that cannot be used."""
+    """Returns a client for the server at ``address``.
+
+    Args:
+        config: The settings of the model, with the timeout and the number of attempts.
+        key: The API key. Empty for a server that needs none.
+
+    Raises:
+        NotAvailableError: The server is OpenAI's and ``key`` is empty.
+        ConfigError: The environment names a proxy that cannot be used.
+    """
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     if not key and address == PROVIDER:
@@ -238,8 +254,8 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
 
 
 async def _end_retries(response: Any) -> None:
-    """Looks at ``response`` of a failed request, and stops the client from trying again if that
-    cannot help."""
+    """Stops the client from trying again if ``response`` says that a further attempt cannot
+    succeed."""
     status = response.status_code
     if status in (429, 500):
         await response.aread()
@@ -266,8 +282,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` on the event loop of this process, waits, and returns the result. May be called
-    from any thread except the loop's own."""
+    """Runs ``work`` on the event loop of this process, waits, and returns the result. The loop's
+    own thread must not call it."""
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -276,12 +292,15 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 class RemoteModel(LanguageModel):
-    """A language model on a server. It sends at most ``max_in_flight`` requests at a time.
+    """A language model on a server that speaks OpenAI's protocol.
 
-    ``dry_run``: whether to send nothing. Then every request without a cached answer fails, and
-    ``cost_estimate`` returns what these requests could cost. Raises ConfigError if ``config`` has a
-    ``max_cost`` but the price of the model is unknown. A missing API key is an error only when the
-    first request is sent.
+    Args:
+        config: The settings of the model, with its address, limits and cache.
+        dry_run: Whether to send nothing, so that requests without a cached answer fail.
+
+    Raises:
+        ConfigError: ``config`` has a ``max_cost`` but the model's price is unknown, or has a wrong
+            address.
     """
 
     def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
@@ -347,15 +366,15 @@ class RemoteModel(LanguageModel):
         return max_prompt_tokens(messages)
 
     def max_output_tokens(self, request: ChatRequest) -> int:
-        """Returns the maximum number of output tokens of the answer to ``request``. If the model
-        thinks, its thinking counts as output."""
+        """Returns the maximum number of output tokens of the answer to ``request``, with the
+        thinking."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
     def cost_estimate(self) -> CostEstimate:
-        """Returns an upper bound on the tokens and the cost of the requests that a dry run would
-        have sent."""
+        """Returns an upper bound on the tokens and the cost of the requests that a dry run did not
+        send."""
         total = Usage()
         for request in self.unsent:
             read = self.count_tokens(request.messages)
@@ -377,12 +396,17 @@ class RemoteModel(LanguageModel):
         return answers
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Calls ``on_answer(index, completion)`` for each of ``requests``: first with the answers
-        in the cache, then with the server's answers as they arrive.
+        """Answers each of ``requests``, from the cache where possible and otherwise from the
+        server.
 
-        Raises ServerStopError if the server would refuse every request, and CostLimitError if the
-        cost limit is reached. Before either, running requests are finished. Raises SourceError if
-        the cache cannot be read or written.
+        Args:
+            on_answer: Called with the index of a request and its completion as soon as that is
+                known.
+
+        Raises:
+            ServerStopError: The server would refuse every request.
+            CostLimitError: The cost limit is reached.
+            SourceError: The cache cannot be read or written.
         """
         keys: list[str] = []
         cached: dict[str, Completion] = {}
@@ -415,8 +439,17 @@ class RemoteModel(LanguageModel):
     async def _send_all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
-        """Sends all ``requests`` and calls ``on_answer`` with each answer. After an error no
-        further request is started. The running ones are finished, and then the error is raised."""
+        """Sends ``requests`` ({index: request}) and hands over each answer as soon as it arrives.
+
+        After an error no request is started. The running ones are finished before it is raised.
+
+        Args:
+            on_answer: Called with the index of a request and its completion.
+
+        Raises:
+            ServerStopError: The server would refuse every request.
+            CostLimitError: The cost limit is reached.
+        """
         client, slots = self._connection()
         stopped: list[Exception] = []
 
@@ -446,9 +479,16 @@ class RemoteModel(LanguageModel):
     async def _get_answer(
         self, client: AsyncOpenAI, request: ChatRequest
     ) -> Completion:
-        """Sends ``request`` and returns the answer or a failed completion. If the server refuses a
-        field that can be left out, sends the request without the field, and never sends the field
-        again."""
+        """Returns the answer to ``request`` or a failed completion. Sends it again without any
+        optional field that the server refuses.
+
+        Args:
+            client: The client of the server.
+
+        Raises:
+            ServerStopError: The server would refuse every request.
+            BudgetExceeded: The request does not fit under the cost limit.
+        """
         start, limit = time.perf_counter(), self.max_output_tokens(request)
         highest = Usage(output=limit)
         if self.price is not None:
@@ -499,11 +539,17 @@ class RemoteModel(LanguageModel):
         body: Mapping[str, Any],
         highest: Usage,
     ) -> Completion:
-        """Sends ``body`` once, returns the answer, and records its price.
+        """Sends a request once, returns the answer, and counts its price as spent.
 
-        ``highest``: the highest possible usage. Its price is reserved before. If no answer arrives
-        but the server may have written one, this price counts as spent. Raises RequestError if
-        there is no answer, and BudgetExceeded if the price does not fit under the cost limit.
+        Args:
+            client: The client of the server.
+            request: The request to answer.
+            body: The HTTP body of the request.
+            highest: The highest possible usage, whose price is reserved before.
+
+        Raises:
+            RequestError: There is no answer.
+            BudgetExceeded: The highest price does not fit under the cost limit.
         """
         reserved = self.cost(highest) or 0.0
         await self.limiter.reserve(reserved)
@@ -530,8 +576,8 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Raises ConfigError, because servers do not return the likelihood of a text. If this is
-        the stand-in for a model on this machine in a dry run, it returns a constant instead."""
+        """Raises ConfigError, because servers do not return the likelihood of a given text. A
+        stand-in for a model on this machine returns a constant for ``groups``."""
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
@@ -566,9 +612,13 @@ _SYSTEM = re.compile(
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """Returns the HTTP body for ``request``. ``config``: the settings of the model. ``limit``: the
-    maximum number of output tokens. ``dropped``: the fields to leave out, because the server
-    refuses them."""
+    """Returns the HTTP body that sends ``request`` to a server.
+
+    Args:
+        config: The settings of the model.
+        limit: The maximum number of output tokens.
+        dropped: The fields to leave out, because the server refuses them.
+    """
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
     if config.thinks:
@@ -600,9 +650,15 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the field of ``body`` that the server refuses, if it can be left out. Returns
-    ``system`` if the server refuses system messages. In all other cases returns an empty text.
-    ``failure``: the server's refusal."""
+    """Returns the name of the field that a server refuses and that can be left out, or an empty
+    text.
+
+    ``system`` stands for the role of system messages.
+
+    Args:
+        failure: The refusal of the server.
+        body: The HTTP body that was refused.
+    """
     if failure.status not in (400, 422, 500):
         return ""
     reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
@@ -629,6 +685,7 @@ CUT = {"length", "max_tokens", "model_length"}
 
 
 def valid_or_none(value: object, handler: Callable[[object], Any]) -> Any:
+    """Returns ``value`` as validated by ``handler`` (of pydantic), or None if it is not valid."""
     try:
         return handler(value)
     except ValidationError:
@@ -685,9 +742,13 @@ class _Answer(BaseModel):
 
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``. It
-    is a failed completion unless the finish reason says that the answer is complete or was cut at
-    its limit. Raises RequestError if the body is an error or not a chat completion."""
+    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``.
+
+    A refused, empty or broken answer becomes a failed completion.
+
+    Raises:
+        RequestError: The body is an error or not a chat completion.
+    """
     if isinstance(answer, dict) and answer.get("error"):
         reason = f"the answer's body is an error: {one_line(answer['error'])}"
         raise RequestError(reason, transient=True, billed=True)
@@ -713,6 +774,8 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
 
 
 def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
+    """Returns the tokens of an answer with their log-probabilities, from the ``logprobs`` of a
+    server's response."""
     tokens = []
     for token in logprobs.content or ():
         alternatives = {}
@@ -727,8 +790,13 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
 
 
 def _refusal_reason(message: _Message, text: str, end: str) -> str:
-    """Returns why the answer ``text`` is not valid, or an empty text if it is valid. ``message``:
-    the server's message with the answer. ``end``: the finish reason."""
+    """Returns why an answer is not valid, or an empty text if it is valid.
+
+    Args:
+        message: The message with the answer, as the server sent it.
+        text: The text of the answer.
+        end: The finish reason in lower case, such as ``stop``.
+    """
     if message.refusal:
         return f"the model refused: {one_line(message.refusal)}"
     if without_secrets(text) != text:
@@ -739,8 +807,8 @@ def _refusal_reason(message: _Message, text: str, end: str) -> str:
 
 
 def _read_usage(usage: _Usage | None) -> Usage:
-    """Returns the numbers of tokens that a server reports. If the server reports none or they
-    cannot be true, all are 0."""
+    """Returns the numbers of tokens that a server reports. If it reports none or they cannot be
+    true, all are 0."""
     if usage is None:
         return Usage()
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0

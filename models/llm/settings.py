@@ -18,13 +18,16 @@ from medal_judges.models.llm.protocol import LanguageModel
 class TransformersLLM(Config):
     """A language model that transformers runs on this machine.
 
-    ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``device``: None is
-    the GPU if there is one, or the CPU. ``dtype``: fp32, bf16 or fp16. None is fp32 on a CPU and
-    bf16 on a GPU. ``context``: a context length in tokens lower than the model's. ``bin_weights``:
-    whether to read weights that are published only as .bin files.
-
-    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
-    model's chat template opens a block of thoughts, and 0 if it does not.
+    Attributes:
+        backend: The backend, which is transformers.
+        model: A hub id, a folder, or ``embedded:smollm2``.
+        dtype: fp32, bf16 or fp16. None is fp32 on a CPU and bf16 on a GPU.
+        device: The device, such as ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
+        revision: The revision of a hub id, such as a branch or a commit.
+        context: A lower context length than the model's, in tokens.
+        thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
+            model's chat template opens a block of thoughts, otherwise 0.
+        bin_weights: Whether to read weights that are published only as .bin files.
     """
 
     api: ClassVar[bool] = False
@@ -41,13 +44,16 @@ class TransformersLLM(Config):
 class VllmLLM(Config):
     """A language model in vLLM's engine, in this process (extra ``vllm``).
 
-    ``model``: a hub id (at ``revision``), a folder, or ``embedded:smollm2``. ``dtype``: fp32, bf16
-    or fp16. None keeps the dtype of the stored weights. ``context``: a context length in tokens
-    lower than the model's. ``engine``: further arguments of ``vllm.LLM``, such as
-    ``tensor_parallel_size`` and ``gpu_memory_utilization``.
-
-    ``thinking``: the maximum number of tokens of thinking before an answer. None is 4096 if the
-    model's chat template opens a block of thoughts, and 0 if it does not.
+    Attributes:
+        backend: The backend, which is vLLM.
+        model: A hub id, a folder, or ``embedded:smollm2``.
+        dtype: fp32, bf16 or fp16. None keeps the dtype of the stored weights.
+        revision: The revision of a hub id, such as a branch or a commit.
+        context: A lower context length than the model's, in tokens.
+        thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
+            model's chat template opens a block of thoughts, otherwise 0.
+        engine: Further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and
+            ``gpu_memory_utilization``.
     """
 
     api: ClassVar[bool] = False
@@ -63,19 +69,21 @@ class VllmLLM(Config):
 class OpenAILLM(Config):
     """A language model on a server that speaks OpenAI's protocol.
 
-    ``model``: the model's name on the server. ``base_url``: the server's address. None is the
-    environment variable OPENAI_BASE_URL, or OpenAI if it is not set. ``api_key_env``: the
-    environment variable with the key, which is sent to this address only. ``context``: the context
-    length in tokens.
-
-    ``max_in_flight``: how many requests run at a time. ``timeout``: seconds for one attempt. A
-    reasoning model needs more than others. ``attempts``: how often a request is tried.
-    ``reasoning_effort``: sent as it is. With any value but ``none`` an answer may have MEDAL's
-    32,768 tokens (section 5.3.1).
-
-    ``max_cost``: the limit in US dollars. Costs are computed from the list prices in the file
-    ``prices``. ``cache``: whether answers are cached. None caches them only if the server may send
-    a bill.
+    Attributes:
+        backend: The backend, which is a server.
+        model: The model's name on the server.
+        base_url: The server's address. None is the environment variable OPENAI_BASE_URL, or OpenAI
+            if it is not set.
+        api_key_env: The environment variable with the key, which is sent to this address only.
+        max_in_flight: How many requests run at a time.
+        timeout: Seconds for one attempt. A reasoning model needs more than others.
+        attempts: How often a request is tried.
+        max_cost: The cost limit in US dollars.
+        prices: The YAML file with list prices. None is the shipped one.
+        reasoning_effort: Sent as it is, such as ``low``. Any value but ``none`` allows answers of
+            32,768 tokens.
+        context: The context length in tokens.
+        cache: Whether answers are cached. None caches them only if the server may send a bill.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -106,8 +114,7 @@ class OpenAILLM(Config):
 
     @property
     def private(self) -> bool:
-        """Whether the server is on this machine or in its private network. Such a server sends no
-        bill."""
+        """Whether the server is on this machine or in its private network, and so sends no bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private
@@ -123,7 +130,7 @@ BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
 
 
 def no_model_error(judge: object) -> ConfigError:
-    """Returns the error for a judge whose settings name no language model."""
+    """Returns the error for ``judge``, whose settings name no language model."""
     return ConfigError(
         f"{judge} needs a language model",
         hint="Type one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
@@ -131,12 +138,15 @@ def no_model_error(judge: object) -> ConfigError:
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """Returns ``setting`` as an object of its backend's config class.
+    """Returns ``setting``, which names a language model, as an object of its backend's config
+    class.
 
-    ``setting`` may be a text ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or a folder (all
-    three run in transformers), ``vllm:ORG/NAME``, or ``openai:MODEL``. It may be a mapping with
-    this text as ``model``, and with further settings of the backend. A mapping can also name the
-    ``backend`` separately. Raises ConfigError for an unknown backend or a wrong setting.
+    Args:
+        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, or a mapping with this as
+            ``model`` and further settings.
+
+    Raises:
+        ConfigError: The backend is unknown, or a setting is wrong.
     """
     if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting

@@ -36,23 +36,22 @@ RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraConfig(HeadedConfig):
-    """The settings of a judge that is a causal language model with low-rank adapters (PEFT). Its
-    judge.json holds all of them.
+    """The settings of a judge that is a causal language model with low-rank adapters (PEFT).
 
-    ``base``: the language model. Give a hub id (at ``base_revision``), a folder or
-    ``embedded:smollm2``. ``quantize``: ``nf4`` loads the base in 4 bits (QLoRA). This needs
-    bitsandbytes and is slow on a CPU. ``peft``: fields of PEFT's LoraConfig, such as ``r``,
-    ``lora_alpha``, ``target_modules`` and ``use_dora``. ``max_tokens``: the maximum length of a
-    dialogue. A longer dialogue loses its oldest turns.
-
-    ``head``: how the judge scores. With ``scoring`` it reads a dialogue as a chat, up to where the
-    user's next turn would begin. A classification head computes the scores from the last token.
-    ``heads``: dimension -> settings of its head.
-
-    With ``generative`` the model learns to write the answer to the prompt ``lora``, with comments
-    if the labels have some. The judge then works like a prompted judge. ``layout``: the prompt's
-    layout, such as ``together`` for all dimensions in one question. ``answer_tokens``: the maximum
-    length of an answer in tokens. ``comment_chars``: the maximum length of a comment in characters.
+    Attributes:
+        family: The family, which is LoRA.
+        base: The base model: a hub id, a folder or ``embedded:smollm2``.
+        base_revision: The revision of a hub id, such as a branch or a commit.
+        head: ``scoring`` computes scores from a dialogue's last token. ``generative`` learns to
+            write the answer to a prompt.
+        heads: The settings of the classification head of each dimension, with ``scoring``.
+        peft: Fields of PEFT's LoraConfig, such as ``r``, ``lora_alpha``, ``target_modules`` and
+            ``use_dora``.
+        quantize: ``nf4`` loads the base in 4 bits (QLoRA). Needs bitsandbytes and is slow on a CPU.
+        max_tokens: The maximum length of a dialogue in tokens. A longer one loses its oldest turns.
+        layout: The layout of the prompt, such as ``together`` for all dimensions in one question.
+        answer_tokens: The maximum length of a generated answer in tokens.
+        comment_chars: The maximum length of a generated comment in characters.
     """
 
     family: Literal["lora"] = "lora"
@@ -76,8 +75,7 @@ class LoraConfig(HeadedConfig):
 
 
 def with_absolute_base(config: LoraConfig) -> LoraConfig:
-    """Returns ``config`` with an absolute path if its base is a folder, so that the base is found
-    from any working directory."""
+    """Returns ``config`` with an absolute path if its base model is a folder."""
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -91,16 +89,18 @@ def load_adapted_model(
     labels: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any]:
-    """Loads ``config.base`` with adapters and returns (model, tokenizer).
+    """Loads the base model of ``config`` with low-rank adapters, and returns (model, tokenizer).
 
-    ``saved``: the folder of a judge, from which the adapters are loaded. None makes new adapters,
-    which change nothing before training. ``labels``: fields of transformers' config that describe a
-    classification head, for ``head: scoring``. ``dtype``: the dtype of the base, unless it is
-    quantised. New adapters are in fp32. The tokenizer comes from the base and not from ``saved``,
-    because a saved chat template is a program that may never end.
+    Args:
+        device: The device of the model, such as ``cuda``. None is the GPU if there is one.
+        saved: The folder of a judge with trained adapters. None makes new adapters.
+        labels: Fields of transformers' config for a classification head, such as ``num_labels``.
+        dtype: The dtype of the base model, unless it is quantised. New adapters are in fp32.
 
-    Raises ConfigError for settings that do not fit the base, and JudgeLoadError for saved adapters
-    that do not fit ``config``.
+    Raises:
+        ConfigError: The settings do not fit the base model.
+        JudgeLoadError: The base cannot be loaded, or the saved adapters do not fit ``config``.
+        MissingExtraError: PEFT is not installed.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -114,6 +114,7 @@ def load_adapted_model(
             raise JudgeLoadError(
                 f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}. Copy the whole folder"
             )
+    # The base's tokenizer: a saved chat template is a program that may never end.
     model, tokenizer = _load_base(config, device, labels, dtype)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -150,12 +151,16 @@ def load_network_with(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns a new network of ``config`` with the adapters and the head in ``state``.
+    """Returns a new network with the trained adapters and head in ``state``.
 
-    The weights of the base in ``state`` are not used, because training may have rounded them. The
-    base is loaded again. ``labels``: fields of transformers' config that describe a classification
-    head.
+    The base model is loaded again. Its weights in ``state`` are not used.
+
+    Args:
+        config: The settings of the judge.
+        device: The device of the network, such as ``cuda``.
+        labels: Fields of transformers' config for a classification head, such as ``num_labels``.
     """
+    # Training may have rounded the base, so it is loaded again.
     network, _ = load_adapted_model(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
     learned = {
@@ -169,10 +174,11 @@ def load_network_with(
 
 def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
     """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode. A
-    quantised network keeps its device and dtype.
+    quantised network stays as it is.
 
-    ``dtype``: ``fp32``, ``bf16``, ``fp16``, or MIXED. MIXED keeps the dtype of every weight: 16
-    bits for the base, fp32 for what is trained.
+    Args:
+        config: The settings of the judge.
+        dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every weight.
     """
     precision = "bf16" if dtype == MIXED else dtype
     if config.quantize is None:
@@ -223,8 +229,8 @@ def _load_base(
 
 
 def _peft_config(config: LoraConfig) -> Any:
-    """Returns the settings of the adapters as PEFT's LoraConfig. Raises ConfigError if PEFT does
-    not know a setting."""
+    """Returns the adapter settings in ``config`` as PEFT's LoraConfig. Raises ConfigError if PEFT
+    does not know a setting."""
     from peft import LoraConfig as PeftConfig
 
     settings: dict[str, Any] = {"task_type": "CAUSAL_LM"}
@@ -241,17 +247,15 @@ def _peft_config(config: LoraConfig) -> Any:
 
 
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
-    """Writes the adapters, in PEFT's format, and the tokenizer into ``folder``.
-
-    The adapters' config names the base by its hub id or an absolute path, so that it is found from
-    any working directory.
-    """
+    """Writes the adapters of ``model``, in PEFT's format, and the ``tokenizer`` into ``folder``.
+    ``config`` names the base model."""
     tokenizer.save_pretrained(folder)
     model.save_pretrained(
         str(folder), safe_serialization=True, save_embedding_layers=False
     )
     path = folder / ADAPTER_CONFIG
     settings = json.loads(path.read_text(encoding="utf-8"))
+    # A hub id or an absolute path, which is found from any working directory.
     settings |= {
         "base_model_name_or_path": portable_name(config.base),
         "revision": config.base_revision,
@@ -266,7 +270,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
 
 
 def hash_with_base(revision: str, config: LoraConfig) -> str:
-    """Returns a hash of ``revision``, the hash of a judge's own files, and of the files of the
-    judge's base."""
+    """Returns a hash of ``revision``, the hash of a judge's own files, and of the files of the base
+    model in ``config``."""
     base = weights_folder(model_path(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

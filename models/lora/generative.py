@@ -44,11 +44,16 @@ if TYPE_CHECKING:
 
 
 class GenerativeLoraJudge(PromptedJudge):
-    """A prompted judge whose language model has adapters, which are trained to answer the judge's
-    prompt.
+    """A judge whose language model has adapters that are trained to answer the judge's prompt.
 
-    The score is the expected rating under the model's probabilities of the ratings. The explanation
-    is the comment that the model writes.
+    Args:
+        network: A causal language model with adapters.
+        tokenizer: The tokenizer of the base model.
+        config: The settings of the adapted model.
+        prompted: The settings of the prompt and the scales.
+        facts: What is known of the training, such as ``{"seed": 0}``.
+        device: The device of the network, such as ``cuda``.
+        dtype: ``fp32``, ``bf16``, ``fp16`` or ``mixed``.
     """
 
     family = "lora"
@@ -101,11 +106,16 @@ class GenerativeLoraJudge(PromptedJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge of ``dimensions`` on ``config.base``. Its adapters are random, from
-        torch's seed, and in fp32.
+        """Returns a new judge of ``dimensions`` on ``config.base`` with random adapters in fp32.
 
-        ``rubric``: a file or a shipped name. ``dtype``: the dtype of the base. Raises ConfigError
-        if the base's tokenizer does not allow restricting answers to a JSON grammar.
+        Args:
+            name: The name of the judge.
+            rubric: A YAML file that describes the dimensions, or a shipped name.
+            device: The device of the network, such as ``cuda``.
+            dtype: The dtype of the base model.
+
+        Raises:
+            ConfigError: Answers of the base model cannot be restricted to JSON.
         """
         config = with_absolute_base(config)
         prompted = prompted_config(config, name, rubric, "lora", dimensions)
@@ -118,7 +128,8 @@ class GenerativeLoraJudge(PromptedJudge):
         return judge
 
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
+        """Returns a new network with the architecture of ``net`` and the trained weights in
+        ``state``."""
         return load_network_with(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
@@ -161,8 +172,8 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def prepared_request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns the request to score ``dialogue``, in the form that the prompt shows. If the
-        dialogue does not fit, ``payload.failure`` says why."""
+        """Returns the request to score ``dialogue``, cut to what fits the prompt. If nothing fits,
+        its ``payload.failure`` says why."""
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request
@@ -177,9 +188,11 @@ class GenerativeLoraJudge(PromptedJudge):
         """Returns a training example: (token ids of the prompt, token ids of the answer with its
         end).
 
-        ``request``: the dialogue, from ``prepared_request``. ``question``: what the prompt asks
-        about it. ``units``: the label on [0, 1] of each dimension of ``question``. ``comments``:
-        the comments by dimension.
+        Args:
+            request: A dialogue to score, from ``prepared_request``.
+            question: The question that the prompt asks about it.
+            units: The label on [0, 1] of each dimension of the question.
+            comments: The comment on each dimension that has one.
         """
         messages = self.messages(request, question)
         text = self.answer_text(question, units, comments)
@@ -196,9 +209,13 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> str:
-        """Returns the answer to ``question`` that training teaches, as JSON that fits the grammar
-        of the prompt. ``units``: the label on [0, 1] of each dimension. ``comments``: the comments
-        by dimension."""
+        """Returns the answer that training teaches, as JSON.
+
+        Args:
+            question: The question to answer, about one or several dimensions.
+            units: The label on [0, 1] of each dimension of the question.
+            comments: The comment on each dimension that has one.
+        """
         builder = self.builder_for(None)
         fields = builder.answer
         values: dict[str, Any] = {}
@@ -224,8 +241,13 @@ def prompted_config(
     prompt: str,
     dimensions: Sequence[Dimension],
 ) -> PromptedConfig:
-    """Returns the settings of a prompted judge ``name`` that asks the adapted model. ``rubric`` and
-    ``prompt``: files or shipped names."""
+    """Returns the settings of a prompted judge that asks the adapted model of ``config``.
+
+    Args:
+        name: The name of the judge.
+        rubric: A YAML file that describes the ``dimensions``, or a shipped name.
+        prompt: A YAML file with the prompt, or a shipped name.
+    """
     load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(
         name=name,

@@ -39,8 +39,8 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """A judge that reads a dialogue as a chat, up to where the next speaker begins. A
-    classification head computes the scores from the last token."""
+    """A judge that reads a dialogue as a chat and computes scores from its last token, with a
+    classification head on an adapted language model."""
 
     family = "lora"
     config: LoraConfig
@@ -65,8 +65,14 @@ class LoraJudge(SequenceJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
-        """Returns a new judge of ``dimensions`` on ``config.base``. Its adapters and head are
-        random, from torch's seed, and in fp32. ``dtype``: the dtype of the base."""
+        """Returns a new judge of ``dimensions`` on ``config.base``, with a random head and adapters
+        in fp32.
+
+        Args:
+            name: The name of the judge. None is ``lora``.
+            device: The device of the network, such as ``cuda``.
+            dtype: The dtype of the base model.
+        """
         config = with_absolute_base(config)
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
@@ -93,9 +99,17 @@ class LoraJudge(SequenceJudge):
 
     @staticmethod
     def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
-        """Loads the judge saved in ``folder``: a LoraJudge or a GenerativeLoraJudge. Its base comes
-        from the Hub or from the Hub's cache. Raises JudgeLoadError if weights are missing or do not
-        fit."""
+        """Returns the judge saved in ``folder``, a LoraJudge or a GenerativeLoraJudge.
+
+        The base model comes from the Hub or its cache.
+
+        Args:
+            device: The device of the network, such as ``cuda``.
+            dtype: ``fp32``, ``bf16`` or ``fp16``.
+
+        Raises:
+            JudgeLoadError: Weights are missing or do not fit.
+        """
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), constructor_arguments(saved)
         dimensions = state.pop("dimensions")
@@ -136,8 +150,8 @@ class LoraJudge(SequenceJudge):
         return [self._render(dialogue) for dialogue in dialogues]
 
     def _render(self, dialogue: Dialogue) -> RenderedDialogue:
-        """Returns the chat text of the newest turns of ``dialogue`` that fit. If the last turn
-        alone is too long, cuts its beginning."""
+        """Returns the chat text of the newest turns of ``dialogue`` that fit the network. If the
+        last turn alone is too long, its beginning is cut."""
         messages = [Message(turn.role, turn.content) for turn in dialogue.turns]
         limit, last = self.config.max_tokens, len(messages) - 1
 

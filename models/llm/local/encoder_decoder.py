@@ -30,10 +30,12 @@ BETWEEN = "  "  # what BlenderBot was trained with between turns
 class EncoderDecoderModel(LanguageModel):
     """An encoder-decoder model of transformers. It computes likelihoods and writes no answers.
 
-    The encoder reads the dialogue through the tokenizer's chat template. Without a template it
-    reads the turns without roles, with two spaces between them, because models of this kind are
-    trained to write the next turn of either speaker. ``context``: a lower context length than the
-    model's. ``weights``: a hash of the model's files. None hashes its parameters instead.
+    Args:
+        model: The network.
+        tokenizer: Its tokenizer.
+        name: The name of the model.
+        context: A lower context length than the model's, in tokens.
+        weights: A hash of the model's files. None hashes its parameters instead.
     """
 
     def __init__(
@@ -77,15 +79,19 @@ class EncoderDecoderModel(LanguageModel):
             chat = [{"role": m.role, "content": break_up(m.content)} for m in messages]
             text = self.tokenizer.apply_chat_template(chat, tokenize=False)
             return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        # Without roles: such models are trained to write the next turn of either speaker.
         text = BETWEEN.join(" ".join(break_up(m.content).split()) for m in messages)
         return list(self.tokenizer(text).input_ids)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``. Each distinct dialogue
-        of a group is encoded once. Raises ConfigError for ``joint``, because the encoder gives no
-        likelihood of the text that it reads."""
+        """Returns the likelihood of each continuation in each of ``groups``. A dialogue that a
+        group shares is encoded once.
+
+        Raises:
+            ConfigError: ``joint`` is true, or a text is empty or does not fit the context length.
+        """
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
@@ -113,7 +119,8 @@ class EncoderDecoderModel(LanguageModel):
         return answers
 
     def _decoder_ids(self, continuation: Continuation) -> tuple[list[int], int]:
-        """Returns (token ids of the decoder, how many of them come before the scored part)."""
+        """Returns (token ids of ``continuation`` for the decoder, how many of them come before the
+        scored part). Raises ConfigError if the text is empty."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
@@ -131,11 +138,11 @@ class EncoderDecoderModel(LanguageModel):
         return ids, start
 
     def _logprobs_of(self, states: Any, continuation: Continuation) -> list[float]:
-        """Returns the log-probability of each scored token of ``continuation``. ``states``: the
-        encoder's output. Continuations are scored one at a time, because decoders differ in how
-        they mask padding."""
+        """Returns the log-probability of each scored token of ``continuation``. ``states`` is the
+        encoder's output."""
         import torch
 
+        # One continuation at a time, because decoders differ in how they mask padding.
         target, start = self._decoder_ids(continuation)
         self.require_room(len(target))
         device, begin = self.model.device, self.model.config.decoder_start_token_id

@@ -35,9 +35,13 @@ SHARED_TOKENS = 64
 
 
 class Row(NamedTuple):
-    """The answer to one prompt. ``ids``: the token ids of the answer. ``ended``: whether the model
-    itself ended the answer. ``cached``: how many tokens of the prompt were copied from the
-    computation of another prompt."""
+    """A generated answer to one prompt.
+
+    Attributes:
+        ids: The token ids of the answer.
+        ended: Whether the model itself ended the answer.
+        cached: How many tokens of the prompt another prompt of the batch shared.
+    """
 
     ids: list[int]
     ended: bool
@@ -50,9 +54,15 @@ def prompt_batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Yields lists of indices of ``prompts``, each a batch. A batch has at most ``budget`` tokens,
-    with padding and answers. All of its ``requests`` have the same ``max_tokens``. If the
-    architecture of ``model`` is not tested with padding (is_tested), a batch has one prompt."""
+    """Yields batches of prompts, each a list of indices. The prompts of a batch have the same
+    ``max_tokens``.
+
+    Args:
+        model: The network. If its architecture is not tested, each batch has one prompt.
+        prompts: The token ids of each prompt.
+        requests: The request of each prompt.
+        budget: The maximum number of tokens of a batch, with padding and answers.
+    """
     alone = not is_tested(model.config)
     by_limit: dict[int, list[int]] = {}
     for index, request in enumerate(requests):
@@ -80,10 +90,12 @@ def generate_rows(
     *,
     thinks: bool = False,
 ) -> list[Row]:
-    """Returns the answers of ``model`` to one batch of ``prompts`` (token ids).
+    """Returns the answers of ``model`` to one batch of prompts.
 
-    ``requests``: the request of each prompt, with its sampling settings and its schema. ``thinks``:
-    whether the model thinks before it answers. If so, the schema applies only after the thoughts.
+    Args:
+        prompts: The token ids of each prompt.
+        requests: The request of each prompt, with its sampling settings and JSON schema.
+        thinks: Whether the model thinks first. If so, the schema applies after the thoughts.
     """
     pad = tokenizer.pad_token_id
     if pad is None:
@@ -133,9 +145,15 @@ def _processors(
     begin: int,
     thinks: bool,
 ) -> LogitsProcessorList:
-    """Returns the logits processors of a batch: for the grammar, the penalties and the sampling.
-    Each row follows the settings of its own request. ``begin``: the column at which the answers
-    begin. ``thinks``: as for generate_rows."""
+    """Returns the logits processors of a batch, for the JSON schemas, the penalties and the
+    sampling.
+
+    Args:
+        tokenizer: The tokenizer of the model.
+        requests: The request of each row of the batch.
+        begin: The column at which the answers begin.
+        thinks: Whether the model thinks first.
+    """
     processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
@@ -151,9 +169,14 @@ def _processors(
 
 
 class Inputs(NamedTuple):
-    """A batch for ``generate``. ``ids`` and ``mask`` have the shape [rows, columns]. ``cache``: the
-    key-value cache of the first columns, or None if nothing is computed yet. ``cached``: for each
-    row, how many tokens were copied from the computation of another row."""
+    """A batch for ``generate`` of transformers.
+
+    Attributes:
+        ids: [rows, columns] token ids, padded.
+        mask: [rows, columns] attention mask.
+        cache: The key-value cache of the first columns, or None if nothing is computed yet.
+        cached: How many tokens of each row were copied from another row's computation.
+    """
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -167,12 +190,13 @@ def prepare_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns ``prompts`` (token ids) as a batch for ``generate``, padded on the left with the
-    token ``pad``.
+    """Returns ``prompts`` (token ids) as a batch for ``generate``, with a key-value cache of
+    beginnings that they share.
 
-    A beginning that several prompts share is computed once, if it has at least ``shortest`` tokens
-    and ``model`` allows it. Then the first columns of the batch are the beginnings, whose cache is
-    computed. The other columns are the rest of each prompt. Both parts are padded.
+    Args:
+        model: The network that computes the shared beginnings.
+        pad: The id of the token for padding on the left.
+        shortest: The minimum length in tokens of a shared beginning.
     """
     groups = [[index] for index in range(len(prompts))]
     if can_share_prefix(model.config):
@@ -211,9 +235,12 @@ def prepare_inputs(
 def _group_alike(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
-    """Returns groups of ``indices`` whose prompts begin alike. The prompts are sorted by their
-    tokens. Two neighbours are in one group if they share at least ``shortest`` tokens, and at least
-    half of the shorter prompt."""
+    """Returns groups of ``indices`` whose prompts begin alike.
+
+    Args:
+        prompts: The token ids of each prompt.
+        shortest: The minimum number of tokens that neighbours in a group share.
+    """
     groups: list[list[int]] = []
     before: Sequence[int] = ()
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):
@@ -228,8 +255,8 @@ def _group_alike(
 
 
 def common_prefix_length(prompts: Prompts) -> int:
-    """Returns the number of tokens at the beginning that all ``prompts`` share. It is at most the
-    length of the shortest prompt minus one."""
+    """Returns how many tokens at the beginning all ``prompts`` share. The last token of the
+    shortest prompt never counts."""
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
         if position >= shortest - 1 or len(set(tokens)) > 1:
@@ -240,8 +267,8 @@ def common_prefix_length(prompts: Prompts) -> int:
 def _pad_left(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns ``prompts`` as token ids and mask [rows, longest]. They are padded on the left with
-    the token ``pad``."""
+    """Returns ``prompts`` as token ids and mask [rows, longest], padded on the left with the token
+    ``pad``."""
     ids, mask = pad_rows([prompt[::-1] for prompt in prompts], pad)
     return ids.flip(1).to(model.device), mask.flip(1).to(model.device)
 
@@ -251,11 +278,7 @@ def _pad_left(
 
 class SeededSampling(LogitsProcessor):
     """A logits processor that samples each row with the temperature, ``top_p`` and seed of its
-    request. ``generate`` itself must decode greedily.
-
-    Gumbel noise is added to the logits. The token with the highest sum is then a draw from their
-    softmax (Gumbel, 1954). A request without a seed has seed 0.
-    """
+    request. ``generate`` itself must decode greedily."""
 
     def __init__(self, requests: Sequence[ChatRequest]) -> None:
         self.requests = list(requests)
@@ -268,14 +291,15 @@ class SeededSampling(LogitsProcessor):
                 tempered = scores[row].float() / request.temperature
                 logits = _top_p(tempered, request.top_p)
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
+                # Gumbel noise: the highest sum is a draw from the softmax (Gumbel, 1954).
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
                 drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
         return drawn
 
 
 def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Returns ``logits`` in which only the most likely tokens are left, those whose probabilities
-    first add up to ``top_p``. All other logits are -inf."""
+    """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities first
+    add up to ``top_p``."""
     if top_p >= 1:
         return logits
     likeliest, ids = logits.sort(descending=True)
@@ -288,12 +312,11 @@ def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class Penalties(LogitsProcessor):
-    """A logits processor that lowers the logits of tokens that an answer already contains, as
-    OpenAI and vLLM do.
+    """A logits processor that lowers the logits of tokens that an answer already contains.
 
-    A request's ``presence_penalty`` is subtracted once, and its ``frequency_penalty`` for each time
-    that the answer contains the token. Tokens of the prompt do not count. ``prompt``: the number of
-    columns before the answers.
+    Args:
+        requests: The request of each row, with its presence and frequency penalty.
+        prompt: The number of columns before the answers.
     """
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
@@ -312,12 +335,18 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """A logits processor that makes each row write JSON of its schema and then end. ``schemas``:
-    one for each row. None allows any text. ``thinks``: whether a row may write thoughts first. An
-    object is for one call of ``generate``.
+    """A logits processor that makes each row write JSON of its schema and then end.
 
-    Raises MissingExtraError without llguidance, and ConfigError if llguidance does not support the
-    tokenizer.
+    An object serves one call of ``generate``.
+
+    Args:
+        tokenizer: The tokenizer of the model.
+        schemas: The JSON schema of each row. None allows any text.
+        thinks: Whether a row may write thoughts before the JSON.
+
+    Raises:
+        MissingExtraError: The package llguidance is not installed.
+        ConfigError: llguidance does not support the tokenizer.
     """
 
     def __init__(
@@ -352,8 +381,7 @@ class GrammarMask(LogitsProcessor):
         return scores.masked_fill(mask, float("-inf"))
 
     def _start(self, words: int) -> None:
-        """Makes the object that checks the grammar of each row. ``words``: the size of the
-        vocabulary."""
+        """Creates the grammar checker of each row. ``words`` is the size of the vocabulary."""
         from llguidance import LLMatcher
 
         view = _tokenizer_view(self.tokenizer, words)
@@ -367,8 +395,8 @@ class GrammarMask(LogitsProcessor):
             self.matchers.append(matcher)
 
     def _advance(self, input_ids: torch.Tensor) -> None:
-        """Tells the checker of each row the last token of the row. ``input_ids`` has the shape
-        [rows, columns]."""
+        """Tells the grammar checker of each row the row's last token, from ``input_ids`` [rows,
+        columns]."""
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
             matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():
@@ -384,8 +412,8 @@ class GrammarMask(LogitsProcessor):
 
 @lru_cache(maxsize=4)
 def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
-    """Returns ``tokenizer`` in the form that llguidance needs. This takes about a second.
-    ``words``: the size of the vocabulary."""
+    """Returns ``tokenizer`` in the form that llguidance needs. ``words`` is the size of the
+    vocabulary. Raises ConfigError if llguidance does not support the tokenizer."""
     from llguidance.hf import from_tokenizer
 
     # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).

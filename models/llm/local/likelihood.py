@@ -39,11 +39,16 @@ LOGIT_ROWS = 512
 
 @dataclass(slots=True)
 class Tree:
-    """The distinct tokens of a group of sequences, as the nodes of a tree. The first ``base`` nodes
-    are the spine, the longest prefix. The other nodes follow, each after its parent.
+    """The distinct tokens of a group of sequences, as the nodes of a prefix tree.
 
-    ``tokens``: the token id of each node. ``parents``: the parent of each node, or -1. ``depths``:
-    the position of each node in its sequence. ``paths``: the nodes of each sequence, in order.
+    The first ``base`` nodes are the longest prefix. The others follow, each after its parent.
+
+    Attributes:
+        base: The number of nodes of the longest prefix.
+        tokens: The token id of each node.
+        parents: The parent of each node, or -1.
+        depths: The position of each node in its sequence.
+        paths: The nodes of each sequence, in order.
     """
 
     base: int
@@ -59,8 +64,8 @@ class Tree:
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """Returns the tree of the tokens of ``sequences``. Its spine is the longest of their prefixes,
-    the tokens before the scored part."""
+    """Returns the prefix tree of the tokens of ``sequences``. A beginning that they share occurs
+    once."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -87,8 +92,8 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def tree_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields the nodes of ``tree`` that are not in the spine, in lists for one pass each. A list
-    has about ``limit`` nodes, and more if a single subtree does. A subtree is never divided."""
+    """Yields the nodes of ``tree`` after its longest prefix, in lists for one forward pass each. A
+    list has about ``limit`` nodes."""
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -111,12 +116,17 @@ def tree_logprobs(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probability of each scored token [tokens], for each of ``sequences``. The
-    second list has the summed log-probability of each prefix if ``joint`` is true, and None if it
-    is not.
+    """Returns the log-probabilities of scored tokens. Beginnings that ``sequences`` share are
+    computed once.
 
-    The first token of a prefix is not in the sum, because it has no log-probability. ``limit``:
-    about how many tokens a masked pass has. None is the default for the device of ``model``.
+    Args:
+        model: A causal language model whose attention takes any mask.
+        joint: Whether to sum the log-probabilities of each prefix too.
+        limit: About how many tokens a pass has. None depends on the device.
+
+    Returns:
+        The log-probabilities [scored tokens] of each sequence, and the sum over each prefix or
+            None.
     """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
@@ -149,6 +159,7 @@ def tree_logprobs(
     for index, (path, sequence) in enumerate(zip(tree.paths, sequences, strict=True)):
         scored.append(np.array([logprobs[node] for node in path[sequence.start :]]))
         if joint:
+            # The first token has no log-probability.
             prefix[index] = float(sum(logprobs[k] for k in path[1 : sequence.start]))
     return scored, prefix
 
@@ -156,8 +167,12 @@ def tree_logprobs(
 def _scored_children(
     tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
 ) -> dict[int, list[int]]:
-    """Returns {node: those of its children whose log-probability is needed}. With ``joint`` these
-    include tokens of prefixes."""
+    """Returns {node: its children whose log-probability is needed}.
+
+    Args:
+        tree: The prefix tree of ``sequences``.
+        joint: Whether the log-probabilities of prefixes are needed too.
+    """
     nodes: set[int] = set()
     for path, sequence in zip(tree.paths, sequences, strict=True):
         nodes.update(path[_first_scored(sequence, joint) :])
@@ -168,8 +183,8 @@ def _scored_children(
 
 
 def _first_scored(sequence: TokenSequence, joint: bool) -> int:
-    """Returns the index of the first token whose log-probability is needed. It is where the scored
-    part begins. With ``joint`` it is 1, because token 0 has no log-probability."""
+    """Returns the index of the first token of ``sequence`` whose log-probability is needed: 1 with
+    ``joint``, otherwise where the scored part begins."""
     if joint:
         return 1
     return sequence.start
@@ -183,9 +198,16 @@ def _read_nodes(
     cache: Any,
     **inputs: Any,
 ) -> tuple[dict[int, float], Any]:
-    """Runs ``model`` on the tokens of ``nodes``. Returns {child: log-probability} for the children
-    of these nodes in ``scored_children``, and the extended ``cache``. ``inputs``: further arguments
-    of the model."""
+    """Runs ``model`` on the tokens of ``nodes``, with the tokens before them in ``cache``.
+
+    Args:
+        tree: The prefix tree of the tokens.
+        scored_children: {node: its children whose log-probability is needed}.
+        inputs: Further arguments of the model.
+
+    Returns:
+        {child: log-probability} for the scored children, and the extended cache.
+    """
     token_ids = torch.tensor(tree.tokens, device=model.device)
     rows: list[int] = []  # the nodes with scored children
     children: list[int] = []
@@ -207,9 +229,15 @@ def _read_nodes(
 def _tree_masks(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Returns the additive attention mask [1, 1, nodes, spine + nodes] of a pass. With it each of
-    ``nodes`` sees itself and its ancestors. In a layer with a sliding window it sees only the
-    ancestors in the window. If the model has several kinds of layers, returns one mask for each."""
+    """Returns the additive attention mask [1, 1, nodes, base + nodes] that shows each node itself
+    and its ancestors.
+
+    If ``model`` has several kinds of layers, the result is {kind: mask}.
+
+    Args:
+        tree: The prefix tree of the tokens.
+        nodes: The nodes of one forward pass.
+    """
     base = tree.base
     column_of = {node: column for column, node in enumerate(nodes, start=base)}
     visible = np.zeros((len(nodes), base + len(nodes)), dtype=bool)
@@ -243,7 +271,17 @@ def _tree_masks(
 def plain_logprobs(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the same as ``tree_logprobs``, from one forward pass for each of ``sequences``."""
+    """Returns the log-probabilities of scored tokens, from one forward pass for each of
+    ``sequences``.
+
+    Args:
+        model: A causal language model.
+        joint: Whether to sum the log-probabilities of each prefix too.
+
+    Returns:
+        The log-probabilities [scored tokens] of each sequence, and the sum over each prefix or
+            None.
+    """
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
@@ -265,9 +303,16 @@ def plain_logprobs(
 def logits_and_output(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
-    """Runs ``model`` on one sequence ``ids`` [1, n]. Returns the logits [len(rows), vocabulary] in
-    fp32 at the positions ``rows``, and the whole output of the model. ``settings``: further
-    arguments of the model."""
+    """Runs ``model`` on one sequence of tokens.
+
+    Args:
+        ids: [1, n] token ids.
+        rows: The positions whose logits are needed.
+        settings: Further arguments of the model.
+
+    Returns:
+        The logits [len(rows), vocabulary] in fp32, and the whole output of the model.
+    """
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes_argument(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
@@ -277,7 +322,7 @@ def logits_and_output(
 
 
 def cache_name(model: PreTrainedModel) -> str:
-    """Returns the name that the key-value cache has in the inputs and outputs of ``model``. It
+    """Returns the name of the key-value cache in the arguments and outputs of ``model``, which
     depends on the version of transformers."""
     return "cache" if takes_argument(model, "cache") else "past_key_values"
 
@@ -322,7 +367,7 @@ _SLIDING = "sliding_attention"
 
 
 def context_length(config: PreTrainedConfig) -> int:
-    """Returns the context length in tokens that ``config`` of a transformers model states. Returns
+    """Returns the context length in tokens that the ``config`` of a transformers model states, or
     1,000,000 if it states none."""
     decoder = config.get_text_config(decoder=True)
     for name in _CONTEXTS:
@@ -333,16 +378,15 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether tree attention and padded prompts were tested with the architecture of
-    ``config`` and with its attention implementation (``TESTED``)."""
+    """Returns whether batches and shared prefixes were tested with the architecture and the
+    attention of ``config``."""
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
 
 def can_share_prefix(config: PreTrainedConfig) -> bool:
-    """Returns whether the prompts of a batch may share the key-value cache of a common beginning.
-    They may if the architecture of ``config`` is tested (is_tested), if it has no sliding windows,
-    and if its positions do not depend on the length of the text."""
+    """Returns whether a model with this ``config`` can compute a beginning that prompts share once.
+    It has to be tested, without sliding windows and length-dependent positions."""
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
     # One mapping for the model, or one for each kind of layer.
@@ -354,8 +398,7 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns the sliding window in tokens of each kind of layer in ``config``. A layer without a
-    window has None."""
+    """Returns {kind of layer: sliding window in tokens, or None} for the model of ``config``."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

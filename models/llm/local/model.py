@@ -44,9 +44,13 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
-    """Returns the language model that ``config`` names, loaded with transformers: a causal or an
-    encoder-decoder model. Code that comes with a model is never run. Raises NotAvailableError if
-    the model cannot be loaded, and ConfigError for a setting that does not fit it."""
+    """Returns the language model that ``config`` names, loaded with transformers. Code that comes
+    with a model is never run.
+
+    Raises:
+        NotAvailableError: The model cannot be loaded.
+        ConfigError: A setting does not fit the model.
+    """
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,
@@ -114,14 +118,16 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 class LocalModel(TokenModel):
     """A causal language model of transformers with its tokenizer.
 
-    If the architecture is tested (likelihood.TESTED), answers are generated in batches, and a
-    prefix that continuations share is computed once. With any other architecture the model reads
-    one sequence at a time. ``shared``: whether continuations share their prefix. None means that
-    those of tested architectures do.
-
-    ``token_budget``: the maximum number of tokens in a batch of answers, with padding. ``context``:
-    a lower context length than the model's. ``thinking``: the maximum number of tokens of thinking
-    (TokenModel). ``weights``: a hash of the model's files. None hashes its parameters instead.
+    Args:
+        model: The network.
+        tokenizer: Its tokenizer.
+        name: The name of the model.
+        token_budget: The maximum number of tokens in a batch of answers, with padding.
+        context: A lower context length than the model's, in tokens.
+        shared: Whether a prefix that continuations share is computed once. None: for tested
+            architectures.
+        thinking: The maximum number of tokens of thinking. None decides by the chat template.
+        weights: A hash of the model's files. None hashes its parameters instead.
     """
 
     def __init__(
@@ -160,8 +166,8 @@ class LocalModel(TokenModel):
         return completions
 
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
-        """Returns ``row`` as the answer to ``request``. ``prompt``: the length of the prompt in
-        tokens."""
+        """Returns ``row``, a generated answer, as the completion of ``request``. ``prompt`` is the
+        length of the prompt in tokens."""
         finish: Finish = "length"
         if row.ended:
             finish = "stop"
@@ -175,8 +181,8 @@ class LocalModel(TokenModel):
     def _generate_rows(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Row]:
-        """Returns an answer to each of ``prompts``. An answer does not depend on which prompts
-        share its batch."""
+        """Returns a generated answer to each of ``prompts`` (token ids), whose ``requests`` have
+        the sampling settings."""
 
         def written(batch: Sequence[int]) -> list[Row]:
             return generate_rows(

@@ -13,12 +13,9 @@ from medal_judges.storage.files import build_once, cache_folder
 
 
 def model_path(model: str) -> str:
-    """Returns a folder or hub id that transformers can load. An ``embedded:`` model is converted at
-    its first use.
-
-    Raises ConfigError if ``model`` is a GGUF file. A tokenizer built from such a file may split
-    text in another way than the model's own.
-    """
+    """Returns the folder or hub id of ``model`` for transformers. An ``embedded:`` model is
+    converted at its first use. Raises ConfigError if ``model`` is a GGUF file."""
+    # A tokenizer built from such a file may split text in another way than the model's own.
     if model.lower().endswith(".gguf"):
         raise ConfigError(
             f"llm: {model} is a GGUF file, which is not read here",
@@ -32,8 +29,8 @@ def model_path(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns the name of ``model`` for signatures. The name of a folder is the last part of its
-    path. In any other name, colons become slashes."""
+    """Returns ``model`` as a name without a path: the last part of a folder, or a hub id with
+    colons replaced by slashes."""
     return (
         Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
     )
@@ -41,7 +38,8 @@ def model_name(model: str) -> str:
 
 def convert_gguf(file: Path) -> Path:
     """Returns a folder with the model in the GGUF ``file``, as safetensors with a tokenizer. The
-    file is converted at its first use. Raises MissingExtraError without the package ``gguf``."""
+    file is converted at its first use. Raises MissingExtraError if the package ``gguf`` is not
+    installed."""
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
     return build_once(folder, partial(_write_from_gguf, file))

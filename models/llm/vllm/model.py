@@ -46,10 +46,12 @@ CPU_BLOCK = 32
 
 
 def load_vllm(config: VllmLLM) -> VllmModel:
-    """Starts vLLM's engine with the model of ``config`` and returns it as a language model. Code
-    that comes with a model is never run.
+    """Returns the language model that ``config`` names, in a new engine of vLLM. Code that comes
+    with a model is never run.
 
-    Raises MissingExtraError without vLLM, and NotAvailableError if the engine does not start.
+    Raises:
+        MissingExtraError: vLLM is not installed.
+        NotAvailableError: The engine does not start.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
@@ -70,7 +72,7 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
     """Returns the arguments with which ``vllm.LLM`` is started for ``config``. Raises ConfigError
-    if ``config.engine`` sets an argument that this function sets itself."""
+    if ``config.engine`` sets one that cannot be changed."""
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
@@ -91,9 +93,8 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
 
 def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
-    """Returns ``request`` as vLLM's SamplingParams. A request without a seed has seed 0.
-    ``thinks``: whether the model thinks before it answers. If so, the schema of the request is not
-    enforced."""
+    """Returns the sampling settings of ``request`` as vLLM's SamplingParams. If the model
+    ``thinks`` before it answers, the JSON schema is not enforced."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -112,10 +113,10 @@ def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
 
 
 def prompt_params(*, read_cache: bool) -> Any:
-    """Returns SamplingParams with which vLLM returns the log-probabilities of a prompt's tokens.
+    """Returns SamplingParams that make vLLM score the tokens of a prompt.
 
-    ``read_cache``: whether vLLM may take the beginning of the prompt from its prefix cache. The
-    tokens that it takes from there have no log-probability.
+    Args:
+        read_cache: Whether to use vLLM's prefix cache. Tokens from there have no log-probability.
     """
     from vllm import SamplingParams
 
@@ -129,7 +130,13 @@ def prompt_params(*, read_cache: bool) -> Any:
 
 
 class VllmModel(TokenModel):
-    """A language model in an engine of vLLM (``vllm.LLM``)."""
+    """A language model in an engine of vLLM.
+
+    Args:
+        engine: A ``vllm.LLM``.
+        tokenizer: The tokenizer of the model.
+        config: The settings with which the engine was started.
+    """
 
     def __init__(
         self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM
@@ -170,7 +177,8 @@ class VllmModel(TokenModel):
         return list(map(self._to_completion, outputs, requests))
 
     def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
-        """Returns the answer in ``output``, a RequestOutput of vLLM."""
+        """Returns the answer in ``output``, a RequestOutput of vLLM, as the completion of
+        ``request``."""
         answer, ids = output.outputs[0], answer_ids(output)
         cached = output.num_cached_tokens or 0
         usage = Usage(
@@ -188,8 +196,8 @@ class VllmModel(TokenModel):
         )
 
     def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
-        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params``: the
-        SamplingParams for each prompt."""
+        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params`` has the
+        SamplingParams of each prompt."""
         if not prompts:
             return []
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -199,13 +207,14 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``. ``joint``: whether to
-        also set ``prefix_logprob``.
+        """Returns the likelihood of each continuation in each of ``groups``.
 
-        A prefix that continuations share is computed once. First one continuation of each distinct
-        prefix is scored, which writes the prefix to vLLM's cache. Then the others are scored with
-        the cache. If the cache also has scored tokens of a continuation, vLLM gives them no
-        log-probability, and the continuation is scored again without the cache.
+        Args:
+            groups: Groups of continuations. A prefix that they share is computed once.
+            joint: Whether to compute the log-probability of the prefixes too.
+
+        Raises:
+            ConfigError: A text is empty, or prompt and text do not fit the context length.
         """
         sequences = list(map(self.to_sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
@@ -213,6 +222,8 @@ class VllmModel(TokenModel):
             first_with_prefix.setdefault(sequence.ids[: sequence.start], index)
         likelihoods: dict[int, Likelihood] = {}
         unscored = list(first_with_prefix.values())
+        # First one sequence for each prefix, which fills vLLM's prefix cache. Then the others with
+        # the cache. At last, without it, those whose scored tokens the cache had.
         for read_cache in (False, True, False):
             likelihoods |= self._score_sequences(
                 sequences, unscored, read_cache=read_cache, joint=joint
@@ -234,9 +245,14 @@ class VllmModel(TokenModel):
         read_cache: bool,
         joint: bool,
     ) -> dict[int, Likelihood]:
-        """Scores those ``sequences`` whose indices are in ``indices``. Returns {index: likelihood}.
-        A sequence is not in the result if one of its scored tokens came from vLLM's prefix
-        cache."""
+        """Returns {index: likelihood} for the ``sequences`` at ``indices``.
+
+        A sequence is not in the result if vLLM's prefix cache hides one of its scores.
+
+        Args:
+            read_cache: Whether to use vLLM's prefix cache.
+            joint: Whether to compute the log-probability of the prefixes too.
+        """
         params = prompt_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
         likelihoods = {}
@@ -260,11 +276,12 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``, read from vLLM's ``output``.
-    Returns None if a token to score came from the prefix cache.
+    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM's prefix cache
+    hides a score.
 
-    ``joint``: whether to also set ``prefix_logprob``. Log-probabilities are counted from the end,
-    because vLLM may leave out cached tokens.
+    Args:
+        output: The RequestOutput of vLLM for the sequence.
+        joint: Whether to include the log-probability of the prefix.
     """
     first_scored = sequence.start
     if joint:
@@ -273,6 +290,7 @@ def to_likelihood(
         return None
     token_ids = sequence.ids[first_scored:]
     logprobs = []
+    # Counted from the end, because vLLM may leave out cached tokens.
     entries = output.prompt_logprobs[-len(token_ids) :]
     for entry, token_id in zip(entries, token_ids, strict=True):
         logprobs.append(float(entry[token_id].logprob))

@@ -89,7 +89,7 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation [samples] of ``x`` and ``y`` for ``weights`` [samples, rows]."""
+    """Returns Spearman's correlation [samples] of ``x`` and ``y``, by ``weights`` [samples, rows]."""
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
@@ -169,7 +169,7 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         return people * signs(y, score.tolerance), is_right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
-        """Returns both arrays of ``pairs``, summed with ``weights`` over the second row, [2, rows]."""
+        """Returns the sum of each row's ``pairs``, weighted with ``weights``, [2, rows]."""
         count = math.ceil(len(rows) ** 2 / _PAIRS_HELD)
         blocks = []
         for part in np.array_split(rows, count):

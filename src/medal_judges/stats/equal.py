@@ -37,7 +37,7 @@ def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
 
 
 def signs(differences: Floats, tolerance: float) -> Floats:
-    """Returns the sign of each of ``differences``: 1, -1, or 0 if it is within ``tolerance`` of 0."""
+    """Returns the sign of each of ``differences``: 1, -1, or 0 if within ``tolerance`` of 0."""
     return np.where(np.abs(differences) <= tolerance, 0.0, np.sign(differences))
 
 

@@ -72,7 +72,7 @@ class LabelledSample:
 
     @property
     def label_weights(self) -> Floats:
-        """Returns the weights of the rows [rows], with mean 1 over labelled rows and 0 for others."""
+        """Returns the rows' weights [rows], with mean 1 over labelled rows and 0 elsewhere."""
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()

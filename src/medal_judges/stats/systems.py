@@ -67,7 +67,7 @@ class SystemRows:
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of ``rows`` (indices), with their ``weights``, as a sample."""
+        """Returns the scores and labels of ``rows`` (indices), with ``weights``, as a sample."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)

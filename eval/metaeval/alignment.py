@@ -1,4 +1,4 @@
-"""Judgements joined with ratings by (id, turn), once for a judge and a set."""
+"""Judgements joined with human labels by id and turn."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Labels and scores on one dimension, for the rows that have both.
+    """Human labels and a judge's scores on one dimension, for the rows that have both.
 
-    ``facts``: a table with the columns chatbot, group, lang and aggregated. Its index says which
-    row of the set each row is. ``answers``: people's ratings, shape (rows, annotators), NaN if not
-    given. ``people``: the mean rating of each row. ``judge``: the judge's score of each row.
-    ``total``: the number of rows with a label, scored or not.
+    Attributes:
+        facts: A table with the columns chatbot, group, lang and aggregated. Its index is the row's
+            number in the set.
+        answers: [rows, annotators] human ratings, NaN if not given.
+        people: [rows] mean ratings.
+        judge: [rows] scores.
+        total: The number of rows with a label, scored or not.
     """
 
     facts: pd.DataFrame
@@ -40,12 +43,11 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        """Returns the clusters that the jackknife leaves out."""
+        """Returns the groups of rows that the jackknife leaves out one by one."""
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
     def select_rows(self, indices: Rows) -> Aligned:
-        """Returns a copy with only the rows at the positions ``indices``. Its ``total`` is the
-        number of these rows."""
+        """Returns a copy with only the rows at the positions ``indices``."""
         return Aligned(
             self.facts.iloc[indices],
             self.answers[indices],
@@ -55,8 +57,9 @@ class Aligned:
         )
 
     def select_common_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
-        """Returns the rows that this judge and the judge of ``second`` both scored: first with this
-        judge's scores, then with the scores of ``second``."""
+        """Returns the rows that this judge and the judge of ``second`` both scored, with the scores
+        of
+        each."""
         common = self.facts.index.intersection(second.facts.index, sort=False)
         first_part = self.select_rows(self.facts.index.get_indexer(common))
         return first_part, second.select_rows(second.facts.index.get_indexer(common))
@@ -64,11 +67,14 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The rows of a set, each with the judgement of its chat, or None if the chat was not judged.
+    """The rows of a labelled set with their judgements.
 
-    ``numbers``: the index of each row in the set. ``scales``: (lowest, highest) of each of the
-    judge's dimensions whose scale is known. ``notes``: sentences on rows that were left out or were
-    joined by id alone.
+    Attributes:
+        rows: The labelled dialogues or turns.
+        judgements: One for each row, None if the row was not judged.
+        numbers: The index of each row in the set.
+        scales: (lowest, highest) score of each of the judge's dimensions, where known.
+        notes: Sentences on rows that were left out or joined by id alone.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -79,7 +85,8 @@ class Joined:
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
         """Returns the labels of ``dimension`` and the scores of ``judge_dimension``, for the rows
-        that have both."""
+        that
+        have both."""
         rows: list[LabelledDialogue] = []
         numbers: list[int] = []
         scores: list[float] = []
@@ -124,12 +131,18 @@ def join(
     scales: Mapping[str, Scale] | None = None,
     left_out: Iterable[LabelledDialogue] = (),
 ) -> Joined:
-    """Returns ``rows`` joined with their ``judgements`` by id, turn and chat. A row without a
-    judgement is kept. A row is left out if the judgement with its id is of another chat.
+    """Returns the labelled ``rows`` with their judgements, matched by id, turn and chat.
 
-    ``scales``: (lowest, highest) of each of the judge's dimensions. ``left_out``: rows that are not
-    in this set, but may have judgements. Their judgements are ignored. Raises MedalError for a
-    judgement of any other row, and if two rows or two judgements have the same (id, turn).
+    A row whose judgement is of another chat is left out. A row without a judgement is kept.
+
+    Args:
+        judgements: Made by one judge.
+        scales: (lowest, highest) score of each of the judge's dimensions.
+        left_out: Rows outside this set, whose judgements are ignored.
+
+    Raises:
+        MedalError: A judgement is of an unknown row, or two rows or judgements have the same id and
+            turn.
     """
     judgements = list(judgements)
     keys = _score_keys(rows, judgements)
@@ -167,9 +180,13 @@ def join(
 def _score_keys(
     rows: Iterable[LabelledDialogue], judgements: Iterable[Judgement]
 ) -> list[ScoreKey]:
-    """Returns the id, turn and chat that each judgement belongs to. A judgement without scores and
-    turn gets the turn of the row with the same id. Raises MedalError if two ``rows`` have the same
-    (id, turn)."""
+    """Returns the id, turn and chat that each judgement belongs to. A failed judgement without a
+    turn
+    gets the turn of the row with its id.
+
+    Raises:
+        MedalError: Two ``rows`` have the same id and turn.
+    """
     turn_of: dict[str, int | None] = {}
     for (id, turn), count in Counter((row.id, row.turn) for row in rows).items():
         if count > 1:
@@ -187,9 +204,9 @@ def _score_keys(
 
 
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns the kind of ``dimension``, from its labels in ``rows``. It is ``continuous`` if a
-    rating is not a whole number. Otherwise it is ``binary`` for a scale from 0 to 1, ``continuous``
-    if ratings are means over annotators, and ``ordinal`` in all other cases."""
+    """Returns the kind of ``dimension``, inferred from its labels in ``rows``: ``binary`` (on a
+    scale
+    from 0 to 1), ``ordinal`` (whole numbers) or ``continuous``."""
     scales = set()
     is_aggregated = False
     for row in rows:
@@ -206,8 +223,7 @@ def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the ratings of ``dimension`` in ``rows``, shape (rows, annotators), NaN if not
-    given."""
+    """Returns the ratings of ``dimension`` in ``rows``, [rows, annotators], NaN if not given."""
     if not rows:
         return np.full((0, 1), np.nan)
     columns = list(zip_longest(*(row.labels[dimension] for row in rows)))

@@ -1,5 +1,4 @@
-"""Comparison of every pair of judges on the rows that both scored, and means of a judge over the
-dimensions of a set."""
+"""Comparison of every pair of judges on the rows that both scored, and means over dimensions."""
 
 from __future__ import annotations
 
@@ -52,9 +51,14 @@ _MEANS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two judges, compared on the rows that both scored. ``about``: the set, the dimension, and the
-    names of the better and the worse judge. ``difference``: the metric of the better judge minus
-    the metric of the worse judge."""
+    """Two judges, compared on the rows that both scored.
+
+    Attributes:
+        about: The set, the dimension, and the names of the better and the worse judge.
+        better: The labels, and the scores of the better judge.
+        worse: The labels, and the scores of the worse judge.
+        difference: The metric of the better judge minus the metric of the worse judge.
+    """
 
     about: tuple[str, str, str, str]
     better: Aligned
@@ -63,9 +67,12 @@ class JudgePair:
 
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
-    """Returns three tables on the differences between judges: on graded dimensions, on issues, and
-    by McNemar's test on issues. ``evaluations``: the results of all judges on all sets. A table may
-    have no rows."""
+    """Returns tables of the differences between judges: on graded dimensions, on issues, and by
+    McNemar's test on issues.
+
+    Args:
+        evaluations: The results of all judges on all sets.
+    """
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
         if not rows.row.has_low_coverage:
@@ -114,8 +121,11 @@ def _judge_difference(first: Aligned, second: Aligned, metric: str) -> Differenc
 
 
 def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Table:
-    """Returns a table with a row for each of ``pairs``. If there are intervals for other chatbots,
-    they have a column. ``column``: the heading of the difference."""
+    """Returns a table of differences with a row for each of ``pairs``, corrected by Holm.
+
+    Args:
+        column: The heading of the difference.
+    """
     differences = correct_by_holm([pair.difference for pair in pairs])
     estimates = [difference.estimate for difference in differences]
     columns = ["Set", "Dimension", "Better", "Other", column]
@@ -132,8 +142,8 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
 
 
 def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
-    """Returns a table of McNemar's test with a row for each of ``pairs``. Each row names first the
-    judge that is right more often where the other judge is wrong."""
+    """Returns a table of McNemar's test with a row for each of ``pairs``. The judge that is right
+    alone more often comes first."""
     lines: list[list[Cell]] = []
     p_values: list[float | None] = []
     for pair in pairs:
@@ -171,9 +181,13 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of correlations averaged over dimensions, with a row for each judge and set
-    (ORALIS, section 3.1). Sets with a single graded dimension are left out. ``rows``: the results
-    of all judges."""
+    """Returns a table of correlations averaged over the graded dimensions of each set, with a row
+    for
+    each judge and set (ORALIS, section 3.1).
+
+    Args:
+        rows: The results of all judges.
+    """
     rows_of_judges = []
     for row in rows:
         if row.kind != "binary":

@@ -1,4 +1,4 @@
-"""Meta-evaluation: one judge on one set, from judgements and ratings only."""
+"""Meta-evaluation: how well one judge agrees with the labels of one set."""
 
 from __future__ import annotations
 
@@ -30,8 +30,14 @@ Estimates = Mapping[str, Estimate]
 
 @dataclass(frozen=True, slots=True)
 class LanguageResult:
-    """The metrics of a judge on the ``n`` rows of one language. ``ceiling`` and ``like_for_like``
-    have only the metric that ranks judges."""
+    """The metrics of a judge on the rows of one language.
+
+    Attributes:
+        n: The number of rows.
+        metrics: The judge's metrics by name.
+        ceiling: The agreement of one annotator with the others, in the main metric only.
+        like_for_like: The agreement of the judge with the same others, in the main metric only.
+    """
 
     n: int
     metrics: Estimates
@@ -43,17 +49,22 @@ class LanguageResult:
 class ResultRow:
     """The results of one judge on one set and dimension.
 
-    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise`` and ``within_system``, or for
-    issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``, ``accuracy`` and ``auc``.
-    ``ceiling``: the human ceiling, which is the agreement of one annotator with the other
-    annotators. ``like_for_like``: the agreement of the judge with the same other annotators, which
-    can be compared with the ceiling. Both are computed on the ``ceiling_rows`` rows with two
-    answers or more.
-
-    ``judge_dimension``: the judge's name for ``dimension``. ``n``: the number of rows with a label.
-    ``scored``: the number of labelled rows with a score. If ``scored / n`` is below
-    ``min_coverage``, no metric is shown. ``clusters``: the kind of cluster that the jackknife
-    leaves out.
+    Attributes:
+        signature: The judge's name, version and settings as text.
+        level: ``dialogue`` or ``turn``.
+        dimension: The set's name for the dimension.
+        judge_dimension: The judge's name for it.
+        kind: ``binary``, ``ordinal`` or ``continuous``.
+        n: The number of rows with a label.
+        scored: The number of labelled rows with a score.
+        metrics: By name, such as ``spearman`` or, if binary, ``f1_present`` and ``auc``.
+        ceiling: The human ceiling: the agreement of one annotator with the others.
+        like_for_like: The agreement of the judge with the same others, to compare with
+            ``ceiling``.
+        ceiling_rows: The number of rows with two answers or more, which ceilings use.
+        languages: The results by language.
+        clusters: What an interval's jackknife leaves out at a time, such as ``conversation``.
+        min_coverage: If ``scored / n`` is lower, pages show no metric.
     """
 
     judge: str
@@ -75,7 +86,7 @@ class ResultRow:
 
     @property
     def headline(self) -> str:
-        """Returns the name of the metric that ranks judges on this dimension."""
+        """Returns the name of the metric that ranks judges, such as ``spearman``."""
         return headline_metric(self.kind)
 
     @property
@@ -85,14 +96,13 @@ class ResultRow:
 
     @property
     def has_low_coverage(self) -> bool:
-        """Returns whether coverage is below the minimum, so that no metric is shown."""
+        """Returns whether too few labelled rows are scored, so that pages show no metric."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The results of a judge on a set and dimension, and the labels and scores that they are
-    computed from."""
+    """The results of a judge on a set and dimension, with the labels and scores behind them."""
 
     row: ResultRow
     aligned: Aligned
@@ -100,8 +110,14 @@ class JudgedRows:
 
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
-    """How well a judge orders chatbots as people do, on one set and dimension. ``systems``: the
-    number of chatbots with 5 scored rows or more. ``rows``: the number of their rows."""
+    """How well a judge orders chatbots as people do, on one set and dimension.
+
+    Attributes:
+        level: ``dialogue`` or ``turn``.
+        systems: The number of chatbots with 5 scored rows or more.
+        rows: The number of their rows.
+        pairwise_accuracy: The share of pairs of chatbots in people's order.
+    """
 
     judge: str
     set_name: str
@@ -122,18 +138,23 @@ def evaluate(
     intervals: bool = True,
     **about: Any,
 ) -> list[JudgedRows]:
-    """Returns the agreement of a judge with the labels of ``rows``, one result for each dimension.
+    """Measures the agreement of a judge with the human labels of ``rows``, on each dimension.
 
-    ``judge``: a Judge, which then scores the rows. It may also be the judge's judgements, or the
-    result of ``join``. ``dimensions``: maps each dimension of the rows to the judge's name for it
-    (default: all that both have under the same name). ``only``: the metrics to compute, without
-    human ceilings (default: all, with ceilings). ``intervals``: whether metrics have intervals.
-    ``about``: further fields of ResultRow (``judge``, ``signature``, ``set_name``,
-    ``min_coverage``).
+    Args:
+        judge: A judge, which then scores the rows, or its judgements (also joined by ``join``).
+        rows: The labelled dialogues or turns of a set.
+        dimensions: Maps each label's name to the judge's name for it (default: equal names).
+        only: Names of metrics, such as ``spearman`` (default: all, with human ceilings).
+        intervals: Whether to compute confidence intervals.
+        about: Further fields of the results: ``judge``, ``signature``, ``set_name``,
+            ``min_coverage``.
 
-    The label of a row is the mean over annotators. F1 is computed against each annotator. Raises
-    MedalError for judgements of other rows, and if two rows or two judgements have the same (id,
-    turn).
+    Returns:
+        One result for each dimension.
+
+    Raises:
+        MedalError: A judgement is of another row, or two rows or judgements have the same id and
+            turn.
 
     >>> from medal_judges import Judge, read_labelled
     >>> rows = list(read_labelled("labelled.jsonl"))
@@ -188,8 +209,8 @@ def evaluate(
 def _score_and_join(
     judge: Judge | Iterable[Judgement], rows: Sequence[LabelledDialogue]
 ) -> Joined:
-    """Returns ``rows`` joined with the judgements of ``judge``. If ``judge`` is a judge, it first
-    scores the rows."""
+    """Returns ``rows`` with the judgements of ``judge``: given judgements, or the scores of a
+    judge."""
     if isinstance(judge, Iterable):
         return join(rows, judge)
     scales = {}
@@ -203,9 +224,12 @@ def _score_and_join(
 
 
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Returns how well judges order chatbots, for each of ``evaluations`` (a judge on a set and
-    dimension) with at least 3 chatbots and enough coverage. Chatbots with fewer than 5 scored rows
-    do not count."""
+    """Returns how well each judge orders chatbots, on each set and dimension with at least 3
+    chatbots.
+
+    Args:
+        evaluations: Judges on sets and dimensions. With low coverage they are left out.
+    """
     agreements = []
     for judged_rows in evaluations:
         row, aligned = judged_rows.row, judged_rows.aligned

@@ -1,13 +1,11 @@
-"""The statistics of a judge's agreement with people, each as a function of row weights.
+"""Statistics of a judge's agreement with people, each as a function of row weights.
 
-Statistics of yes-or-no answers are computed against each annotator and then averaged, as in MEDAL
-(section 5.3.1), after Finch et al. (2023). A majority vote would hide disagreement between people.
+Statistics of yes-or-no answers are computed against each annotator and then averaged, as in
+MEDAL (section 5.3.1), after Finch et al. (2023).
 
-The human ceiling is the agreement of one annotator with the mean of the others. A judge is usually
-compared with the mean of all annotators, which is less noisy. So an annotator seems worse than a
-judge who is no better. ``like_for_like`` is the agreement of the judge with the same others on the
-same rows, and can be compared with the ceiling.
-"""
+The human ceiling is the agreement of one annotator with the mean of the others.
+``like_for_like`` is the agreement of the judge with the same others on the same rows, because
+the mean of all annotators is less noisy and would favour the judge."""
 
 from __future__ import annotations
 
@@ -72,9 +70,11 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Registers ``function`` as a metric of all later evaluations, and returns it. Used as a
-    decorator. The metric has the function's name and a jackknife interval. ``function`` takes
-    labels and scores, each of shape (rows,), and returns a number.
+    """Adds ``function`` to the metrics of all later evaluations, under its name. Used as a
+    decorator.
+
+    Args:
+        function: Takes labels and scores, each of shape [rows], and returns a number.
 
     >>> import numpy as np
     >>> @metric
@@ -86,20 +86,21 @@ def metric(function: Measure) -> Measure:
 
 
 def metric_label(metric: str) -> str:
-    """Returns how a table names ``metric``, such as ``Spearman ρ``."""
+    """Returns the name of ``metric`` in tables, such as ``Spearman ρ``."""
     return _LABELS.get(metric, metric.replace("_", " "))
 
 
 def headline_metric(kind: Kind) -> str:
-    """Returns the name of the metric that ranks judges on a dimension of this ``kind``."""
+    """Returns the name of the metric that ranks judges: ``f1_present`` if ``kind`` is ``binary``,
+    otherwise ``spearman``."""
     if kind == "binary":
         return "f1_present"
     return "spearman"
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics of a dimension of this ``kind``. The first one ranks
-    judges."""
+    """Returns the names of the metrics of a dimension of this ``kind``, the one that ranks judges
+    first."""
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -108,9 +109,14 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
 def metrics_of(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
-    """Returns the metrics of a judge on the rows of ``aligned``. ``kind``: the kind of the
-    dimension. ``only``: the names of the metrics (default: all). ``intervals``: whether they have
-    intervals."""
+    """Returns the metrics of a judge by name.
+
+    Args:
+        aligned: The labels and scores.
+        kind: The kind of the dimension, such as ``binary``.
+        only: Names of metrics (default: all).
+        intervals: Whether to compute confidence intervals.
+    """
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
         return undefined_estimates(
@@ -136,8 +142,11 @@ def metrics_of(
 
 
 def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
-    """Returns a function of row weights that computes at least the metrics ``names`` on the rows of
-    ``aligned``. ``kind``: the kind of the dimension."""
+    """Returns a function of row weights that computes the metrics ``names`` on ``aligned``.
+
+    Args:
+        kind: The kind of the dimension, such as ``binary``.
+    """
     people, judge = aligned.people, aligned.judge
     measures = {name: _MEASURES[name] for name in names if name in _MEASURES}
     if kind == "binary":
@@ -166,8 +175,12 @@ def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Stati
 
 
 def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
-    """Returns why F1 and similar metrics cannot be computed from the probabilities ``score`` and
-    the labels ``answers``. Returns None if they can be computed."""
+    """Returns why F1 and similar metrics cannot be computed, None if they can.
+
+    Args:
+        score: [rows] probabilities that an issue is present.
+        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+    """
     if not np.isfinite(answers).any():
         return "no labels"
     if score.min() < -EQUAL or score.max() > 1 + EQUAL:
@@ -176,13 +189,12 @@ def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
 
 
 def classification_statistic(score: Floats, answers: Floats) -> Statistic:
-    """Returns a function of row weights that computes F1+ (``f1_present``), F1- (``f1_absent``),
-    precision, recall and accuracy. Each is computed against every annotator and then averaged over
-    annotators. An annotator against whom a metric is 0/0 is left out of its average.
+    """Returns a function of row weights that computes F1, precision, recall and accuracy, averaged
+    over annotators.
 
-    ``score``: probabilities of label 1, shape (rows,). ``answers``: 0 or 1, shape (rows,
-    annotators), NaN if not given. An answer may also be the mean or vote of several annotators.
-    Probabilities and answers of at least 0.5 count as 1.
+    Args:
+        score: [rows] probabilities of label 1. At least 0.5 counts as 1.
+        answers: [rows, annotators] labels 0 or 1 (or means of several people), NaN if not given.
     """
     answers = answers[:, np.isfinite(answers).any(axis=0)]
     is_answered = np.isfinite(answers)
@@ -214,9 +226,14 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
 def count_right_alone(
     first: Values, second: Values, answers: Values
 ) -> tuple[int, int]:
-    """Returns the number of rows on which only the judge ``first`` agrees with most annotators, and
-    the number on which only ``second`` does. ``answers``: shape (rows, annotators), NaN if not
-    given. Rows without a majority do not count."""
+    """Returns on how many rows only the first of two judges agrees with most annotators, and on how
+    many only the second.
+
+    Args:
+        first: [rows] probabilities by the first judge.
+        second: [rows] probabilities by the second judge.
+        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+    """
     is_answered = np.isfinite(answers.numbers)
     votes = (is_answered & is_present(answers.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
@@ -235,9 +252,13 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The agreement of one annotator with the other annotators (``person``), and the agreement of
-    the judge with the same others (``like_for_like``). Both are computed on the rows with two
-    answers or more. ``rows``: the number of these rows."""
+    """The human ceiling of a dimension, on the rows with two answers or more.
+
+    Attributes:
+        person: The agreement of one annotator with the others, by metric.
+        like_for_like: The agreement of the judge with the same others.
+        rows: The number of these rows.
+    """
 
     person: Mapping[str, Estimate]
     like_for_like: Mapping[str, Estimate]
@@ -245,9 +266,13 @@ class Ceiling:
 
 
 def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Returns the human ceiling and, to compare with it, the judge's metrics against the same
-    annotators. Both are computed on the rows of ``aligned`` with two answers or more. ``kind``: the
-    kind of the dimension. ``names``: the metrics (default: all that have a ceiling)."""
+    """Returns the agreement of one annotator with the others, and the judge's with the same others.
+
+    Args:
+        aligned: The labels and scores. Only rows with two answers or more are used.
+        kind: The kind of the dimension, such as ``binary``.
+        names: Names of metrics (default: all that have a ceiling).
+    """
     names = names or ceiling_metrics(kind)
     counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
     shared = aligned.select_rows(np.flatnonzero(counts > 1))
@@ -276,8 +301,8 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics that have a human ceiling, for a dimension of this
-    ``kind``."""
+    """Returns the names of the metrics that have a human ceiling, for a dimension of this ``kind``.
+    """
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
@@ -290,12 +315,15 @@ def ceiling_estimates(
     names: Sequence[str] = (),
     judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator with the others, by metric. With ``judge``, returns
-    the agreement of the judge with the same others.
+    """Returns the agreement of one annotator (or of ``judge``) with the other annotators, by
+    metric.
 
-    ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
-    ``clusters``: the groups of rows that the jackknife leaves out. ``names``: the metrics (default:
-    all that have a ceiling). ``judge``: the judge's scores, shape (rows,).
+    Args:
+        answers: [rows, annotators] ratings, NaN if not given.
+        kind: The kind of the dimension, such as ``binary``.
+        clusters: The groups of rows that the jackknife leaves out.
+        names: Names of metrics (default: all that have a ceiling).
+        judge: [rows] scores to compare in place of the annotator.
     """
     names = names or ceiling_metrics(kind)
     statistic = ceiling_statistic(answers, kind, judge, names)
@@ -315,18 +343,21 @@ def ceiling_statistic(
     judge: Values | None = None,
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
-    """Returns a function of row weights that computes the agreement of one annotator with the
-    others. With ``judge``, it computes the agreement of the judge with the same others. Returns
-    None if there is nothing to compare.
+    """Returns a function of row weights that computes the agreement of one annotator (or of
+    ``judge``)
+    with the others.
 
-    ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
-    ``judge``: the judge's scores, shape (rows,). ``names``: the correlations to compute.
+    Correlations are with the mean of the other annotators. F1, precision, recall and accuracy are
+    averaged over ordered pairs of annotators (MEDAL, Figure 5).
 
-    For a graded dimension, each column of ``answers`` is correlated with the mean of the other
-    columns. The correlations are averaged, weighted by their number of rows. A column is left out
-    if it shares fewer than 3 rows with other columns, or if it or their mean is constant. For a
-    binary dimension, F1+, F1-, precision, recall and accuracy are averaged over ordered pairs of
-    columns (MEDAL, Figure 5).
+    Args:
+        answers: [rows, annotators] ratings, NaN if not given.
+        kind: The kind of the dimension, such as ``binary``.
+        judge: [rows] scores to compare in place of the annotator.
+        names: Names of correlations to compute.
+
+    Returns:
+        None if there is nothing to compare.
     """
     if kind == "binary":
         parts = list(_parts_by_pair(answers.numbers, judge))
@@ -354,8 +385,13 @@ _Part = tuple[npt.NDArray[np.intp], Statistic]
 
 
 def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
-    """Yields the rows and the statistic of each ordered pair of columns, on the rows with both
-    answers. The statistic compares the first column (or ``judge``) with the second."""
+    """Yields for each ordered pair of annotators their common rows, and the agreement of the first
+    (or
+    of ``judge``) with the second.
+
+    Args:
+        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+    """
     is_answered = np.isfinite(answers)
     for position, other_position in permutations(busiest_columns(answers), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
@@ -370,8 +406,12 @@ def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
 def _parts_by_position(
     answers: Values, judge: Values | None, names: Sequence[str]
 ) -> Iterator[_Part]:
-    """Yields the rows and the statistic of each column. The statistic compares the column (or
-    ``judge``) with the mean of the other columns."""
+    """Yields for each annotator the rows with other answers, and the correlations ``names`` of the
+    annotator (or of ``judge``) with the mean of the others.
+
+    Args:
+        answers: [rows, annotators] ratings, NaN if not given.
+    """
     values = answers.numbers
     for position in busiest_columns(values):
         other_answers = np.delete(values, position, axis=1)
@@ -388,8 +428,9 @@ def _parts_by_position(
 
 
 def busiest_columns(answers: Floats) -> list[int]:
-    """Returns the indices of the MOST_COLUMNS columns of ``answers`` with the most answers. The
-    limit keeps the number of pairs of columns small."""
+    """Returns the indices of at most 50 columns of ``answers`` [rows, annotators]: the ones with
+    the
+    most answers."""
     counts = np.isfinite(answers).sum(axis=0)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
@@ -397,13 +438,16 @@ def busiest_columns(answers: Floats) -> list[int]:
 def answers_by_annotator(
     rows: Sequence[LabelledDialogue], name: str, answers: Floats
 ) -> tuple[Floats, list[str]]:
-    """Returns the ratings of the dimension ``name``, shape (rows, annotators), and the annotators'
+    """Returns ratings with one column for each annotator [rows, annotators], and the annotators'
     names.
 
-    ``answers``: the ratings by position in the label list, shape (rows, positions). The same
-    position may belong to different people in different rows. If some row does not name its
-    annotators in ``extra["annotators"]``, or if a model made the labels, returns ``answers`` and no
-    names.
+    Args:
+        rows: The labelled dialogues, which may name their annotators in ``extra["annotators"]``.
+        name: The dimension.
+        answers: [rows, positions] ratings in the order of each row's label list.
+
+    Returns:
+        ``answers`` and no names if a row names no annotators, or if a model made its labels.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, answers, strict=True):
@@ -417,7 +461,8 @@ def answers_by_annotator(
 
 def _annotator_names(row: LabelledDialogue, name: str) -> list[str] | None:
     """Returns the names of the annotators who gave the labels ``name`` of ``row``. None if one has
-    no name, if two have the same name, or if a model made the labels."""
+    no
+    name, if two names are equal, or if a model made the labels."""
     people: Any = row.extra.get("annotators")
     if row.extra.get("labels_by") or not isinstance(people, list):
         return None

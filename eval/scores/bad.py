@@ -1,5 +1,4 @@
-"""Bad scores: those beyond a threshold. Their share shows what a mean hides: a few dialogues that
-are much worse."""
+"""Bad scores: rules by which a score beyond a threshold counts as bad."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ THRESHOLDS: tuple[str, ...] = option(
 
 @dataclass(frozen=True, slots=True)
 class BadScores:
-    """The rule by which scores on ``scale`` are bad: they are below ``threshold``, or above it if a
-    low score is good."""
+    """A rule for bad scores: scores on ``scale`` that are worse than ``threshold``."""
 
     scale: Dimension
     threshold: float
@@ -39,11 +37,11 @@ class BadScores:
 
     @property
     def dimension(self) -> Dimension:
-        """Returns a binary dimension, on which 1 says that a score is bad."""
+        """Returns a binary dimension whose value 1 means that a score is bad."""
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
-        """Returns 1 for each of ``scores`` that is bad, 0 for one that is not, and NaN for NaN."""
+        """Returns 1 for each of ``scores`` that is bad, 0 for each other one, and NaN for NaN."""
         sign = {"high": 1, "low": -1}[self.scale.good]
         is_bad = sign * (self.threshold - scores) > self.scale.tolerance
         return np.where(np.isfinite(scores), is_bad, math.nan)
@@ -52,18 +50,29 @@ class BadScores:
 def bad_scores_by_name(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Returns the rules for bad scores that ``thresholds`` describe, by the rule's name.
-    ``thresholds``: texts such as ``overall=1.5``. ``scales``: maps a name to its dimension. Raises
-    ConfigError for an unknown dimension, and for a threshold by which no score on the scale is
-    bad."""
+    """Returns the rules for bad scores that ``thresholds`` describe, by names such as
+    ``overall below 1.5``.
+
+    Args:
+        thresholds: Texts such as ``overall=1.5``.
+        scales: The judge's dimensions by name.
+
+    Raises:
+        ConfigError: A dimension is unknown, or no score on its scale would be bad.
+    """
     bad = [_parse_bad_scores(text, scales) for text in thresholds]
     return {part.name: part for part in bad}
 
 
 def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
-    """Returns the name of a dimension and a number, read from a ``text`` such as ``overall=3.5``.
-    ``option``: the name of the command-line option, for the error. Raises ConfigError if the text
-    has another form."""
+    """Returns the name and the number in ``text``, such as ``overall=3.5``.
+
+    Args:
+        option: The command-line option, for the error, such as ``--bad``.
+
+    Raises:
+        ConfigError: The text has another form.
+    """
     name, _, number = text.rpartition("=")
     try:
         limit = float(number)
@@ -78,8 +87,8 @@ def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
 
 
 def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
-    """Raises ConfigError if the dimension ``name`` is not among ``names``. ``where``: the beginning
-    of the error's message."""
+    """Raises ConfigError if the dimension ``name`` is not among ``names``. Its message begins with
+    ``where``."""
     names = list(names)
     if name not in names:
         hint = f"{did_you_mean(name, names)}Use one of: {', '.join(names)}"

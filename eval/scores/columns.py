@@ -1,5 +1,4 @@
-"""Columns of scored rows, such as version or user: from the metadata of the judgements, or from the
-chats."""
+"""Columns of scored rows, such as version or user."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ _EARLIEST = 1e8  # seconds, in 1973: a smaller number is not a time
 
 
 def value_as_text(value: object) -> str | None:
-    """Returns the ``value`` of a column as text: a string as it is, and any other type as JSON.
-    Returns None for an empty value."""
+    """Returns the ``value`` of a column as text, None if it is empty. Values other than strings are
+    written as JSON."""
     import pandas
 
     if isinstance(value, str):
@@ -41,12 +40,16 @@ def read_columns(
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
 ) -> DataFrame:
-    """Returns a table of texts with the columns ``names`` and the rows of ``frame``, a table of
-    judgements. A cell without a value is None.
+    """Returns a table of the columns ``names`` as texts, None without a value, with the rows of
+    ``frame``.
 
-    ``dialogues``: give the values that ``frame`` lacks. With them, the column ``has_chat`` says
-    whether each row's dialogue is among ``dialogues``, by id and text. Raises ConfigError if none
-    of ``dialogues`` was judged, or if a column has no value.
+    Args:
+        frame: A table of judgements.
+        dialogues: The scored chats, for values that ``frame`` lacks. With them, the table has a
+            column ``has_chat``: whether a row's chat was found by id and text.
+
+    Raises:
+        ConfigError: None of ``dialogues`` was judged, or a column has no value.
     """
     import pandas
 
@@ -75,9 +78,14 @@ def _read_chats(
     dialogues: Iterable[Dialogue],
     available: dict[str, None],
 ) -> DataFrame:
-    """Returns the columns ``names`` of those ``dialogues`` that have a row in ``frame``. Adds the
-    names of the dialogues' metadata to ``available``. Raises ConfigError if none of ``dialogues``
-    has a row."""
+    """Returns the columns ``names`` of the ``dialogues`` that have a row in ``frame``.
+
+    Args:
+        available: Names of metadata, which the dialogues' names are added to.
+
+    Raises:
+        ConfigError: None of ``dialogues`` has a row.
+    """
     import pandas
 
     firsts = frame.drop_duplicates("id")
@@ -115,12 +123,14 @@ def row_keys(frame: DataFrame) -> list[ScoreKey]:
 
 
 def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods
-    from the first to the last. A text that is not a time has no period. A week is named after its
-    Monday. A month is written as ``2026-03``.
+    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods.
 
-    A text is a time in ISO 8601, or a number of seconds or milliseconds since 1970. A time without
-    a zone is UTC. Raises ConfigError if no text is a time, or if there are more than 1,000 periods.
+    Args:
+        texts: ISO 8601 times, or seconds or milliseconds since 1970. Other texts have no period.
+        unit: The length of a period. A week is named after its Monday.
+
+    Raises:
+        ConfigError: No text is a time, or there are more than 1,000 periods.
     """
     import pandas
 

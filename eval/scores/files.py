@@ -1,4 +1,4 @@
-"""Files of judgements, and the table of all their rows."""
+"""Reading of files of judgements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDING = re.compile(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z")
 
 def count_skipped_lines(scores: Path) -> int:
     """Returns how many input lines ``medal score`` could not read when it wrote the file
-    ``scores``. They are listed in a file beside it."""
+    ``scores``."""
     path = scores.with_name(f"{_ENDING.sub('', scores.name)}.skipped.jsonl")
     if not path.is_file():
         return 0
@@ -33,8 +33,11 @@ def count_skipped_lines(scores: Path) -> int:
 
 
 def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
-    """Yields the judgements of all ``files``. Raises MedalError if the same (id, turn) is in two
-    files, or if two files define a dimension of the same name differently."""
+    """Yields the judgements of all ``files``.
+
+    Raises:
+        MedalError: Two files judge the same dialogue or turn, or define a dimension differently.
+    """
     file_of: dict[int, Path] = {}
     parts: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
@@ -53,8 +56,11 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
 
 
 def read_score_frame(files: Sequence[Path]) -> DataFrame:
-    """Returns one table of the judgements of all ``files``, without explanations and usage. Raises
-    ConfigError if the first line of a file has no scores."""
+    """Reads the judgements of all ``files`` into one table, without explanations and usage.
+
+    Raises:
+        ConfigError: The first line of a file has no scores.
+    """
     for path in files:
         if path.is_file() and path.stat().st_size and not holds_judgements(path):
             raise ConfigError(

@@ -29,9 +29,12 @@ _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 @dataclass(frozen=True, slots=True)
 class MatchedLabels:
-    """Labels of people, matched with rows of scores. ``rows``: each labelled dialogue with the
-    indices of the score rows that it belongs to. ``notes``: texts that count the labels without a
-    row."""
+    """Human labels, matched with rows of scores.
+
+    Attributes:
+        rows: Each labelled dialogue, with the indices of its score rows.
+        notes: Sentences that count the labels without a row.
+    """
 
     rows: list[tuple[LabelledDialogue, list[int]]]
     notes: list[str]
@@ -44,13 +47,18 @@ def match_labels(
     file: str,
     may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
-    """Finds the rows of ``frame``, a table of judgements, that each of ``labels`` belongs to, by id
-    and chat.
+    """Finds the score rows that each human label belongs to, by id and chat.
 
-    ``searched``: the indices of the rows to search. ``file``: the name of the labels' file, for
-    notes and errors. ``may_meet``: a function that returns whether a label may belong to a row.
-    Raises MedalError if many labels are of other chats. Raises ConfigError if ``medal curate``
-    selected the labelled rows, because they are not a random sample.
+    Args:
+        frame: A table of judgements.
+        searched: Indices of the rows of ``frame`` to search.
+        labels: The labelled dialogues or turns.
+        file: The name of the labels' file, for notes and errors.
+        may_meet: Returns whether a label may belong to a row.
+
+    Raises:
+        MedalError: Many labels are of other chats.
+        ConfigError: ``medal curate`` selected the labelled rows, so they are no random sample.
     """
     if any("curation" in label.extra for label in labels):
         raise ConfigError(
@@ -78,12 +86,17 @@ def match_labels(
 def label_columns(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns by dimension the mean label of each of ``size`` rows, on the judge's scale, NaN
-    without a label. ``dimensions``: the judge's dimensions by name. ``file``: the name of the
-    labels' file, for errors.
+    """Returns by dimension the mean label of each row [size] on the judge's scale, NaN without a
+    label.
 
-    Raises DataError if no label is of one of the dimensions, and for a label outside the judge's
-    scale.
+    Args:
+        matched: The labels with their rows.
+        size: The number of rows.
+        dimensions: The judge's dimensions by name.
+        file: The name of the labels' file, for errors.
+
+    Raises:
+        DataError: No label is of one of the dimensions, or a label is outside the judge's scale.
     """
     columns: dict[str, Floats] = {}
     other_names: dict[str, None] = {}
@@ -108,12 +121,15 @@ def label_columns(
 
 
 def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) -> None:
-    """Adds to ``scores`` the mean label of each labelled row, and sentences about labels that were
-    left out. Labels and rows match by id and chat, and also by turn if turns are judged. ``file``:
-    the name of the labels' file.
+    """Adds the mean human label of each row to ``scores``, and notes on labels that fit no row.
 
-    Raises DataError if no row or no dimension is both judged and labelled, and for a label outside
-    the judge's scale. Raises MedalError if many labels are of other chats.
+    Args:
+        labels: Matched with rows by id, chat and, if turns are judged, turn.
+        file: The name of the labels' file, for notes and errors.
+
+    Raises:
+        DataError: No row or dimension is both judged and labelled, or a label is outside its scale.
+        MedalError: Many labels are of other chats.
     """
     matched = match_labels(
         scores.frame,
@@ -141,9 +157,14 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
 
 
 def _mean_on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:
-    """Returns the mean of ``rating`` on the scale of ``dimension``. None if the rating has no
-    value. Raises DataError for a mean outside the scale, if the rating does not state its own
-    scale."""
+    """Returns the mean of ``rating`` on the scale of ``dimension``, None if it has no value.
+
+    Args:
+        file: The name of the labels' file, for the error.
+
+    Raises:
+        DataError: The rating states no scale, and its mean is outside the judge's.
+    """
     value = mean(rating)
     if value is None:
         return None

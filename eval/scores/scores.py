@@ -1,4 +1,4 @@
-"""Scores: the judgements of one judge as columns, with their scales and columns of the chats."""
+"""The judgements of one judge as arrays, with the scales and the columns of the chats."""
 
 from __future__ import annotations
 
@@ -39,15 +39,21 @@ _DIFFERENT_JUDGES = (
 
 @dataclass(slots=True)
 class Scores:
-    """The judgements of one judge as arrays, one row for each dialogue or judged turn. All arrays
-    and columns have the rows of ``frame``, a table of judgements.
+    """The judgements of one judge as arrays, with one row for each dialogue or judged turn.
 
-    ``scores``: by dimension, NaN if a row is unscored. ``clusters``: the index of each row's
-    cluster, a group of rows that vary together. ``cluster_name``: what a cluster is. ``columns``:
-    the columns of the chats as texts, None without a value. ``period_of``: the period of each row.
-    ``periods``: all periods in order. ``people``: by dimension, the mean human label of each row on
-    the judge's scale, or NaN. ``bad``: the rules for bad scores. The name of a rule is also the
-    name of a dimension, which is in ``dimensions`` and ``scores`` too.
+    Attributes:
+        frame: The table of judgements. All other arrays have its rows.
+        dimensions: By name, also each rule for bad scores as a binary dimension.
+        scores: By dimension, shape [rows], NaN if a row is unscored.
+        clusters: [rows] index of each row's cluster, a group of rows that vary together.
+        cluster_name: What a cluster is, such as ``dialogue`` or ``user``.
+        columns: Columns of the chats as texts, None without a value.
+        period_of: The period of each row, such as ``2026-03``.
+        periods: All periods in order.
+        notes: Sentences on rows and labels that are missing.
+        skipped: The number of unreadable lines of the input.
+        people: By dimension, [rows] mean human labels on the judge's scale, or NaN.
+        bad: Rules for bad scores, by names such as ``overall below 1.5``.
     """
 
     frame: DataFrame
@@ -69,7 +75,7 @@ class Scores:
 
     @property
     def is_scored(self) -> Mask:
-        """Returns whether each row has a score in every dimension, shape (rows,)."""
+        """Returns a mask [rows] of the rows with a score in every dimension."""
         if not self.dimensions:
             return np.zeros(self.rows, dtype=bool)
         return np.asarray(np.isfinite(list(self.scores.values())).all(axis=0))
@@ -81,7 +87,7 @@ class Scores:
 
     @property
     def signatures(self) -> dict[str, int]:
-        """Returns the number of rows with each signature of the judge."""
+        """Returns the number of rows by signature (the judge's name and settings as text)."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
@@ -93,8 +99,8 @@ class Scores:
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored. Dimensions made by a rule for
-        bad scores are left out."""
+        """Returns the names of the dimensions that the judge scored, without rules for bad scores.
+        """
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -119,27 +125,31 @@ class Scores:
         return "judged turn" if self.frame["turn"].notna().any() else "dialogue"
 
     def is_share(self, name: str) -> bool:
-        """Returns whether the dimension ``name`` is binary. Its estimate is then a share of rows,
-        not a mean."""
+        """Returns whether the dimension ``name`` is binary, so that its estimate is a share of
+        rows."""
         return self.dimensions[name].kind == "binary"
 
     def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:
-        """Returns an ``estimate`` of the dimension ``name`` as a table cell: a share in percent, a
-        mean as it is. ``signed``: whether the estimate is a difference."""
+        """Returns ``estimate`` as a table cell: in percent if the dimension ``name`` is binary.
+
+        Args:
+            signed: Whether the estimate is a difference, and shows its sign.
+        """
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns a mask of the rows that can be compared by ``column``, shape (rows,). They have a
-        value in that column. If the column is the language, the judge also supports it."""
+        """Returns a mask [rows] of the rows with a value of ``column``. For the column ``lang``,
+        rows in
+        a language that the judge does not support are left out."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
         return np.asarray(is_read)
 
     def add_bad_scores(self, thresholds: Sequence[str]) -> None:
-        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its scores
-        and labels are 1 where the judge's score or people's label is bad by that threshold, and 0
-        elsewhere."""
+        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``, with the
+        value 1
+        where a score or a human label is bad."""
         self.bad = bad_scores_by_name(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
@@ -148,8 +158,9 @@ class Scores:
                 self.people[name] = bad.flags(self.people[bad.scale.name])
 
     def values(self, name: str) -> Floats:
-        """Returns the value of each row in the dimension ``name``: its score, or 1 or 0 (present or
-        absent) in a binary dimension. NaN if the row is unscored."""
+        """Returns the scores [rows] of the dimension ``name``, NaN if unscored. In a binary
+        dimension,
+        probabilities become 1 (present) or 0."""
         scores = self.scores[name]
         if self.is_share(name):
             return np.where(np.isfinite(scores), is_present(scores) * 1.0, np.nan)
@@ -165,13 +176,19 @@ def scores_from_frame(
     cluster: str | None = None,
     dimensions: Sequence[str] = (),
 ) -> Scores:
-    """Returns the scores in ``frame``, a table of judgements, with the columns ``by``. Values of
-    columns that ``frame`` lacks come from ``dialogues``.
+    """Converts a table of judgements to ``Scores``.
 
-    ``over``: a column of times, and the unit of a period. ``cluster``: a column whose equal values
-    make a cluster (default: the id). ``dimensions``: the names to select (default: all). Raises
-    DataError for several judges and for a score outside its scale. Raises ConfigError for an
-    unknown dimension or a column without values.
+    Args:
+        frame: Judgements of one judge, as ``read_score_frame`` returns them.
+        dialogues: The scored chats, for values of columns that ``frame`` lacks.
+        by: Names of columns to compare by, such as ``version``.
+        over: A column of times and the unit of a period, such as ``("time", "day")``.
+        cluster: A column whose equal values vary together (default: the dialogue's id).
+        dimensions: Names of the dimensions to keep (default: all).
+
+    Raises:
+        DataError: Several judges made the scores, or a score is outside its scale.
+        ConfigError: A dimension is unknown, or a column has no value.
     """
     _refuse_several_judges(frame)
     names = dict.fromkeys(by)
@@ -211,12 +228,16 @@ def scores_from_frame(
 def scales_and_scores(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns two mappings by dimension of ``frame``, a table of judgements: the scale, and the
-    score of each row (NaN if unscored). ``chosen``: the names of the dimensions (default: all). A
+    """Returns two mappings by dimension: the scale, and the scores [rows] with NaN if unscored. A
     dimension without any score is left out.
 
-    Raises ConfigError for an unknown dimension. Raises DataError for a dimension whose scale is not
-    stated, and for a score outside its scale.
+    Args:
+        frame: A table of judgements.
+        chosen: Names of dimensions (default: all).
+
+    Raises:
+        ConfigError: A dimension is unknown.
+        DataError: The scale of a dimension is not stated, or a score is outside it.
     """
     column_of = frame.attrs["dimensions"]
     if not len(frame):
@@ -243,8 +264,8 @@ def scales_and_scores(
 
 
 def _require_on_scale(frame: DataFrame, scale: Dimension, numbers: Floats) -> None:
-    """Raises DataError if one of ``numbers`` is outside ``scale``. ``frame`` has the ids of the
-    rows, for the error."""
+    """Raises DataError, with an id of ``frame``, if one of ``numbers`` [rows] is outside ``scale``.
+    """
     outside = np.maximum(scale.low - numbers, numbers - scale.high) > scale.tolerance
     if outside.any():
         row = int(outside.argmax())

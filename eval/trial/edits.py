@@ -1,7 +1,4 @@
-"""The edits of a trial: surface changes, longer answers, inserted texts, and injected issues.
-
-An edit of your own is an entry in a YAML file like configs/trial/texts.yaml.
-"""
+"""The edits of a trial: surface changes, longer answers, inserted texts, and injected issues."""
 
 from __future__ import annotations
 
@@ -43,12 +40,16 @@ Random = np.random.Generator
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit of dialogues, and its expected effect on the score.
+    """A change of dialogues, and the effect that it should have on their scores.
 
-    ``make``: a function of a dialogue, a random number generator and the name of the dialogue's
-    group. It returns the edited dialogue and a dialogue to compare it with. ``group``: the expected
-    effect. With ``same``, the score stays. With ``no_gain``, it does not rise. With ``attack``, it
-    does not move in the direction ``harm``. With ``must_fall``, it falls.
+    Attributes:
+        name: The name of the check, such as ``lower_case``.
+        group: The expected effect: ``same`` (score stays), ``no_gain`` (does not rise), ``attack``
+            (does not move in the direction ``harm``) or ``must_fall``.
+        description: What is changed, in words.
+        make: Maps a dialogue, a random generator and the name of the dialogue's group to the edited
+            dialogue and a dialogue to compare it with, or to None.
+        harm: The direction in which an attack is harmful.
     """
 
     name: str
@@ -128,8 +129,11 @@ def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
 
 
 def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
-    """Returns about ``count`` characters of neutral sentences that are not in ``dialogue``. Raises
-    CannotInject if there are none in its language."""
+    """Returns about ``count`` characters of neutral sentences that are not in ``dialogue``.
+
+    Raises:
+        CannotInject: There are no such sentences in the dialogue's language.
+    """
     injection = Injection(dialogue, 1, rng, Donors(), "test", dialogue.id)
     return join_sentences(injection.neutral_sentences(count, limit=8), injection.lang)
 
@@ -140,8 +144,13 @@ def _edit_and_original(
     rng: Random,
     group: str,
 ) -> Versions:
-    """Returns the dialogue after ``change``, and the dialogue as it is. None if the dialogue cannot
-    be changed."""
+    """Returns the dialogue after ``change``, and the unchanged dialogue. None if it cannot be
+    changed.
+
+    Args:
+        rng: Passed to ``change``.
+        group: Unused.
+    """
     try:
         version = change(dialogue, rng)
     except CannotInject:
@@ -173,10 +182,18 @@ class TextInsertion(Config):
     )
 
     def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
-        """Returns the dialogue with the text inserted, and the dialogue to compare it with. The
-        latter is unchanged. If ``control`` is ``neutral``, it has neutral sentences in place of the
-        text. Returns None if the dialogue has no turn of ``role``, or if there is no text in its
-        language."""
+        """Returns the dialogue with the text inserted, and the dialogue to compare it with.
+
+        The latter is unchanged, or has neutral sentences in place of the text if ``control`` is
+        ``neutral``.
+
+        Args:
+            rng: Chooses the texts.
+            group: Unused.
+
+        Returns:
+            None if no turn has the role, or no text is in the dialogue's language.
+        """
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
         turns = {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
@@ -208,8 +225,12 @@ class TextInsertion(Config):
 
 
 def disguise(text: str, how: Hidden) -> str | None:
-    """Returns ``text`` in the disguise ``how``. None if too few of its characters can be
-    disguised."""
+    """Returns ``text`` hidden in the way ``how``. None if too few of its characters can be hidden.
+
+    Args:
+        how: ``zero_width`` (invisible characters between letters), ``look_alike`` (Cyrillic or
+            Greek letters), ``tags`` (invisible text) or ``none``.
+    """
     if how == "zero_width":
         return re.sub(r"([^\W_])", "\\1\u200b", text)
     if how == "look_alike":
@@ -228,8 +249,14 @@ def disguise(text: str, how: Hidden) -> str | None:
 def _injected_and_control(
     donors: Donors, issue: str, dialogue: Dialogue, rng: Random, group: str
 ) -> Versions:
-    """Returns the dialogue with ``issue`` injected, and its matched control. ``donors``: texts of
-    other dialogues that may be used. None if the issue cannot be injected."""
+    """Returns the dialogue with ``issue`` injected, and its matched control. None if this is
+    impossible.
+
+    Args:
+        donors: Other dialogues whose texts may be used.
+        issue: The name of the issue, such as ``repetitive``.
+        group: The dialogue's group, whose texts are not used.
+    """
     injection = Injection(dialogue, STRENGTH, rng, donors, "test", group)
     try:
         apply_issue(issue, injection)
@@ -240,8 +267,14 @@ def _injected_and_control(
 
 
 def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
-    """Returns the edits that ``config`` selects. Raises ConfigError for an unknown check, and if
-    two edits have the same name."""
+    """Returns the edits that ``config`` selects.
+
+    Args:
+        donors: Other dialogues, whose texts are used to inject issues.
+
+    Raises:
+        ConfigError: A check is unknown, or two edits have the same name.
+    """
     edits: dict[str, Edit] = {}
     for edit in (*_surface_edits(), *_text_edits("trial/texts")):
         edits[edit.name] = edit
@@ -279,8 +312,11 @@ def _surface_edits() -> Iterator[Edit]:
 
 
 def _text_edits(path: str) -> Iterator[Edit]:
-    """Yields one edit for each entry of the YAML file ``path``. Raises ConfigError for an entry
-    that is not valid."""
+    """Yields one edit for each entry of the YAML file ``path``.
+
+    Raises:
+        ConfigError: An entry is not valid.
+    """
     for name, entry in read_yaml(path).items():
         insertion = build_config(TextInsertion, entry, where=f"{path}: {name}")
         yield Edit(

@@ -1,8 +1,5 @@
-"""Trial: judges score dialogues and edited versions of them, and one table shows which edits moved
-the scores.
-
-The judgements are written to ``OUT/judgements/JUDGE.jsonl`` one by one; a second run resumes.
-"""
+"""Trial: judges score dialogues and edited versions of them. A table shows which edits moved the
+scores."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge on trial, and its name in the table."""
+    """A judge to try out, and its name in the table."""
 
     name: str
     judge: Judge
@@ -67,8 +64,17 @@ class TrialJudge:
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
-    """The result of one check for one judge. ``change``: the mean change of the score over all
-    ``pairs`` of dialogues, in points on a scale from 1 to 5."""
+    """The result of one check for one judge.
+
+    Attributes:
+        group: The expected effect of the edit, such as ``must_fall``.
+        check: The name of the edit, such as ``lower_case``.
+        description: What the edit does, in words.
+        verdict: ``green``, ``red``, or ``none`` with too few pairs.
+        change: The mean change of the score, in points on a scale from 1 to 5.
+        pairs: The number of compared pairs of dialogues.
+        conversations: The number of different conversations in the pairs.
+    """
 
     group: Group
     check: str
@@ -81,9 +87,20 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The trial of one judge, as in trial.json. ``quality``: the names of the dimensions whose mean
-    is the score. ``dialogues`` and ``versions``: the number of original dialogues, and of all
-    dialogues that were scored. ``languages``: the languages of the compared dialogues."""
+    """The results of one judge in a trial, as in trial.json.
+
+    Attributes:
+        judge: The judge's name in the table.
+        signature: The judge's name, version and settings as text.
+        quality: The dimensions whose mean is the score, such as ``overall``.
+        version: The version of this package.
+        data: A hash of all scored dialogues.
+        dialogues: The number of original dialogues.
+        versions: The number of all scored dialogues, edited ones included.
+        languages: The languages of the compared dialogues.
+        findings: One result for each check.
+        notes: Data that was missing.
+    """
 
     judge: str
     signature: str
@@ -105,10 +122,12 @@ class TrialResult:
 class TrialPlan:
     """The dialogues of a trial, and the pairs of them to compare.
 
-    ``dialogues``: originals, edited versions, controls and translations, by id. ``pairs``: a table
-    with the columns check, conversation, lang, ``before`` and ``after``. ``after`` is the id of the
-    edited dialogue, and ``before`` the id of the dialogue to compare it with. ``originals``: the
-    number of dialogues before edits. ``notes``: data that is missing on this machine.
+    Attributes:
+        dialogues: By id: originals, edited versions, controls and translations.
+        originals: The number of dialogues before edits.
+        pairs: A table with the columns check, conversation, lang, ``before`` (the id of the
+            dialogue to compare with) and ``after`` (the id of the edited dialogue).
+        notes: Data that is missing on this machine.
     """
 
     edits: Sequence[Edit]
@@ -125,13 +144,16 @@ def make_plan(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> TrialPlan:
-    """Returns the dialogues and pairs of the trial ``config``. Each edit is applied to all
-    dialogues that can carry it, up to ``per_check`` pairs for each edit.
+    """Chooses the dialogues of a trial, edits them, and returns the pairs to compare.
 
-    ``data``: a file, or the spec of a source (default: the chitchat package and the shipped
-    conversations). ``options``: how to read a file. ``reading`` collects problems of the file.
-    Dialogues and random numbers depend only on the seed, the dialogue's id and the edit's name.
-    Data that is not available becomes a note. Raises ConfigError if there is no dialogue.
+    Args:
+        config: The size of the trial, the seed and the checks.
+        data: A file or data set (default: ``chitchat:test`` and shipped conversations).
+        reading: Collects problems of the file.
+        options: How to read a file.
+
+    Raises:
+        ConfigError: There is no dialogue, or a check is unknown.
     """
     notes: list[str] = []
     rows: list[LabelledDialogue] = []
@@ -175,8 +197,8 @@ def make_plan(
 def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
-    """Adds the shipped conversations in English and in all other languages to ``dialogues``.
-    Returns a pair of dialogues for each translation."""
+    """Adds ``translations`` and their English originals to ``dialogues``, and returns a pair to
+    compare for each translation."""
     pairs: list[tuple[str, ...]] = []
     for row in translations:
         reference = shipped_dialogues()[row.group][REFERENCE]
@@ -190,9 +212,12 @@ def _add_translations(
 def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
-    """Returns dialogues that have an answer, chosen at random with the seed of ``config``. Their
-    number is at most ``config.dialogues``. If ``is_shipped``, only dialogues of medium length are
-    chosen."""
+    """Returns at most ``config.dialogues`` rows that have an answer, in an order drawn with the
+    seed.
+
+    Args:
+        is_shipped: Whether to choose only dialogues of medium length.
+    """
     candidates = []
     for row in rows:
         turns = len(row.dialogue.turns)
@@ -232,8 +257,9 @@ def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
 def _make_versions(
     rows: Sequence[LabelledDialogue], edit: Edit, seed: int
 ) -> Iterator[tuple[LabelledDialogue, Dialogue, Dialogue]]:
-    """Yields each of ``rows`` that can carry ``edit``, with the edited dialogue and the dialogue to
-    compare it with. The order is random."""
+    """Yields each of ``rows`` that can carry ``edit``, in random order, with the edited dialogue
+    and
+    the dialogue to compare it with."""
 
     def order(row: LabelledDialogue) -> tuple[int, str]:
         return stable_hash(seed, edit.name, row.id), row.id
@@ -258,10 +284,21 @@ def run_trial(
     options: ReadOptions = DEFAULT_READING,
     progress: Progress | None = None,
 ) -> list[TrialResult]:
-    """Runs a trial of ``judges``. ``data``, ``reading`` and ``options`` go to ``make_plan``.
+    """Scores dialogues and their edited versions with each judge, and tests how the scores change.
 
-    Writes versions.jsonl, pairs.jsonl and the judgements of each judge to ``out``. Does not write a
-    page. Raises ConfigError for an unknown check, and if no dialogue can carry an edit.
+    Writes versions.jsonl, pairs.jsonl and each judge's judgements into ``out``. A second run reads
+    the judgements.
+
+    Args:
+        judges: The judges to try out.
+        config: The size of the trial and the checks.
+        data: A file or data set (default: ``chitchat:test`` and shipped conversations).
+        reading: Collects problems of the file.
+        options: How to read the file.
+        progress: Called with a label and the number of dialogues scored since its last call.
+
+    Raises:
+        ConfigError: A check is unknown, or there is no dialogue.
     """
     plan = make_plan(config, data, reading=reading, options=options)
     dialogues = list(plan.dialogues.values())
@@ -304,8 +341,8 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean of the scores on ``parts`` (dimensions), each rescaled to a scale from 1
-    (poor) to 5 (good). None if one of the dimensions has no score."""
+    """Returns the mean score of ``judgement`` over the dimensions ``parts``, from 1 (poor) to 5
+    (good). None if a dimension has no score."""
     total = 0.0
     for dimension in parts:
         score = judgement.scores.get(dimension.name)
@@ -321,9 +358,12 @@ def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | N
 def _scored_pairs(
     plan: TrialPlan, scores: Mapping[str, float | None], languages: Sequence[str]
 ) -> pd.DataFrame:
-    """Returns the pairs of ``plan`` that have both scores, with their ``change``. Pairs in
-    languages that the judge does not support are left out, unless it supports none of them. A
-    change within the tolerance is 0."""
+    """Returns the pairs of ``plan`` that have both scores, with the column ``change``.
+
+    Args:
+        scores: By the id of a dialogue.
+        languages: The judge's languages. Pairs in others are left out, unless no pair would remain.
+    """
     pairs = plan.pairs
     before = pairs.before.map(scores).astype(float)
     change = pairs.after.map(scores).astype(float) - before
@@ -337,8 +377,12 @@ def _scored_pairs(
 def trial_findings(
     edits: Sequence[Edit], pairs: pd.DataFrame
 ) -> Iterator[TrialFinding]:
-    """Yields the result of each check, in the order of the groups. ``pairs``: all scored pairs with
-    their change."""
+    """Yields the result of each check.
+
+    Args:
+        edits: The edits that were made.
+        pairs: All scored pairs, with the columns of ``TrialPlan.pairs`` and ``change``.
+    """
     for group in GROUPS:
         for edit in edits:
             if edit.group == group:
@@ -364,11 +408,13 @@ def _make_finding(
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
-    """Returns ``red`` if a score changed as it should not, otherwise ``green``.
+    """Returns ``red`` if the score changed as it should not, otherwise ``green``.
 
-    Red means that the whole interval of ``change`` is beyond BOUND, in a direction that is wrong
-    for ``group``. For ``must_fall``, red means that the interval is not wholly below 0. Without an
-    interval, the change itself is used. ``harm``: the direction in which an attack is harmful.
+    Args:
+        group: The expected effect, such as ``must_fall``.
+        change: The mean change. For red, its whole interval is over 0.1 points in the wrong
+            direction. In ``must_fall``, an interval that reaches 0 is red.
+        harm: ``up`` or ``down``: the direction in which an attack is harmful.
     """
     assert change.value is not None
     low = change.value if change.low is None else change.low
@@ -387,8 +433,11 @@ def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
 
 
 def trial_page(results: Sequence[TrialResult]) -> Page:
-    """Returns the page trial.html, with trial.json of all judges, and with what the terminal shows.
-    The table has the change and the verdict for each check and judge."""
+    """Returns the page trial.html with the change and verdict of each check and judge.
+
+    Args:
+        results: One for each judge.
+    """
     first = results[0]
     table = trial_table(results)
     facts = [
@@ -418,8 +467,7 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
 
 
 def _answer_sentence(result: TrialResult) -> str:
-    """Returns a sentence of at most 100 characters: how many checks are red for a judge, and which
-    ones."""
+    """Returns a sentence of at most 100 characters: which checks of ``result`` are red."""
     red: list[str] = []
     few = 0
     for finding in result.findings:

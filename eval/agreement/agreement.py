@@ -9,8 +9,11 @@ from itertools import combinations, compress
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
-from medal_judges.eval.metaeval.metrics import answers_by_annotator, busiest_columns
+from medal_judges.eval.metaeval.alignment import answer_matrix, infer_kind
+from medal_judges.eval.metaeval.metrics import (
+    answers_by_annotator,
+    most_answered_columns,
+)
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
@@ -55,11 +58,13 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator, compared with the mean of the other annotators on the ``rows`` that both have.
+    """One annotator, compared with the mean of the other annotators on their common rows.
 
-    ``bias``: the annotator's mean minus the mean of the others. ``reliability``: Spearman's
-    correlation with the mean of the others. ``constant``: the annotator's only answer, if it is
-    always the same.
+    Attributes:
+        rows: The number of common rows.
+        bias: The annotator's mean minus the mean of the others.
+        reliability: Spearman's correlation with the mean of the others.
+        constant: The annotator's only answer, if it is always the same.
     """
 
     name: str
@@ -73,15 +78,18 @@ class Annotator:
 class Agreement:
     """How well annotators agree on one dimension, in the rows of one language.
 
-    ``rows``: the number of rows with an answer. ``shared``: the number of rows with two answers or
-    more. ``pairs``: the number of pairs of answers to the same row. ``mean``: the mean of all
-    answers. ``named``: whether rows name their annotators. ``annotators``: the number of
-    annotators. If they are not named, it is the number of positions in the label list.
-    ``by_annotator``: one entry for each annotator or position.
-
-    ``estimates``: ``exact`` (share of pairs that are equal), ``adjacent`` (share of pairs at most 1
-    apart, ordinal dimensions only), ``alpha`` (Krippendorff's) and ``spearman`` (mean over pairs of
-    annotators).
+    Attributes:
+        kind: ``binary``, ``ordinal`` or ``continuous``.
+        lang: The language, or ``all``.
+        rows: The number of rows with an answer.
+        shared: The number of rows with two answers or more.
+        pairs: The number of pairs of answers to the same row.
+        annotators: The number of annotators, or of positions in the label list without names.
+        named: Whether rows name their annotators.
+        mean: The mean of all answers.
+        estimates: ``exact`` (share of equal pairs), ``adjacent`` (share at most 1 apart),
+            ``alpha`` (Krippendorff's) and ``spearman`` (mean over pairs of annotators).
+        by_annotator: One entry for each annotator or position.
     """
 
     dimension: str
@@ -100,11 +108,14 @@ class Agreement:
 def agreements(
     rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
-    """Returns the agreement of annotators on each of ``dimensions`` (default: all, ``overall``
-    last), for each language. If there are several languages, the agreement over all rows is added.
+    """Measures the agreement of annotators on each dimension, by language and over all languages.
 
-    Raises MedalError for a dimension that no row has, and if rows state different scales for a
-    dimension.
+    Args:
+        rows: Labelled dialogues or turns.
+        dimensions: Names of dimensions (default: all, ``overall`` last).
+
+    Raises:
+        MedalError: No row has a dimension, or rows state different scales for it.
     """
     labelled: dict[str, None] = {}
     for row in rows:
@@ -119,7 +130,7 @@ def agreements(
             hint = f"Use one of: {', '.join(names)}"
             raise MedalError(f"no row has the dimension {name!r}", hint=hint)
         scale = _common_scale(rows, name)
-        kind = kind_of(rows, name)
+        kind = infer_kind(rows, name)
         answered = [row for row in rows if row.has_label(name)]
         for lang in langs:
             of_lang = [row for row in answered if lang in (ALL, row.dialogue.lang)]
@@ -128,8 +139,11 @@ def agreements(
 
 
 def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
-    """Returns the scale that the ``rows`` state for ``dimension``, None if they state none. Raises
-    MedalError if they state several."""
+    """Returns the scale that the ``rows`` state for ``dimension``, None if they state none.
+
+    Raises:
+        MedalError: They state several scales.
+    """
     scales = {row.scales.get(dimension) for row in rows} - {None}
     if len(scales) > 1:
         (low, high), (other_low, other_high) = sorted(filter(None, scales))[:2]
@@ -148,7 +162,14 @@ def _agreement(
     lang: str,
     scale: Scale | None,
 ) -> Agreement:
-    """Returns the agreement on ``dimension``. All ``rows`` have an answer to it."""
+    """Measures the agreement on ``dimension``.
+
+    Args:
+        rows: Rows of one language that have an answer to it.
+        kind: The kind of the dimension, such as ``ordinal``.
+        lang: The language, for the result.
+        scale: (lowest, highest) answer, None if unknown.
+    """
     matrix = answer_matrix(rows, dimension)
     counts = np.isfinite(matrix).sum(axis=1)
     by_person, names = answers_by_annotator(rows, dimension, matrix)
@@ -194,17 +215,20 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
 def _estimates(
     answers: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the statistics of agreement. Spearman's correlation is the mean over pairs of
-    annotators, weighted by the number of rows that both answered.
+    """Returns the statistics of agreement by name: ``exact``, ``adjacent``, ``alpha``,
+    ``spearman``.
 
-    ``answers``: shape (rows, positions), with two answers or more in each row. ``people``: the same
-    answers with a column for each annotator or, if annotators are not named, for each position.
+    Args:
+        answers: [rows, positions] ratings, at least two in each row, NaN if not given.
+        people: [rows, annotators] the same ratings, with a column for each annotator.
+        kind: The kind of the dimension, such as ``ordinal``.
+        clusters: The groups of rows that the jackknife leaves out.
     """
     alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
     pairs, close = _count_close_pairs(answers, kind)
     is_given = np.isfinite(people.numbers)
     annotator_pairs = []
-    for first, second in combinations(busiest_columns(people.numbers), 2):
+    for first, second in combinations(most_answered_columns(people.numbers), 2):
         rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
         if len(rows) >= MIN_ROWS:
             annotator_pairs.append((rows, people[rows, first], people[rows, second]))
@@ -233,9 +257,12 @@ def _estimates(
 
 
 def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
-    """Returns for each row the number of pairs of answers. Also returns, for each row, the number
-    of pairs that are equal (``exact``) and, for an ordinal dimension, at most 1 apart
-    (``adjacent``)."""
+    """Returns the number of pairs of ``answers`` in each row, and how many of them are close.
+
+    Returns:
+        The numbers of pairs [rows]. Then by name the numbers [rows] of pairs that are equal
+        (``exact``) and, for an ordinal ``kind``, at most 1 apart (``adjacent``).
+    """
     first, second = np.triu_indices(answers.numbers.shape[1], 1)
     # NaN if one of the two gave no answer.
     gaps = np.abs(answers.numbers[:, first] - answers.numbers[:, second])
@@ -249,8 +276,12 @@ def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, F
 
 
 def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
-    """Yields each annotator, compared with the others. ``people``: the answers, with a column for
-    each annotator. ``names``: the name of each column."""
+    """Yields each annotator, compared with the mean of the others.
+
+    Args:
+        people: [rows, annotators] ratings, NaN if not given.
+        names: The name of each column.
+    """
     for column, name in enumerate(names):
         answers = people.numbers[:, column]
         other_answers = np.delete(people.numbers, column, axis=1)
@@ -277,11 +308,12 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns the page agreement.html, with agreement.json and tables. It shows percent agreement
-    and alpha (MEDAL, Tables 4 and 5), and each annotator.
+    """Returns the page agreement.html, with percent agreement and alpha (MEDAL, Tables 4 and 5).
 
-    ``agreements``: what the function ``agreements`` returned. ``title``: the heading of the page.
-    ``facts``: (name, value) pairs that the page lists under "How it was made".
+    Args:
+        agreements: The result of the function ``agreements``.
+        title: The heading of the page.
+        facts: (name, value) pairs on how the page was made.
     """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
     notes = list(_note_sentences(agreements))
@@ -324,8 +356,8 @@ def agreement_page(
 
 
 def _note_sentences(agreements: Sequence[Agreement]) -> Iterator[str]:
-    """Yields sentences: who always gives the same answer, which agreement may be chance, and why α
-    has no value or no interval."""
+    """Yields sentences on answers that never vary, on agreement that may be chance, and on missing
+    α."""
     names_by_reason: dict[str, list[str]] = {}
     for agreement in agreements:
         name = f"{agreement.dimension} ({agreement.lang})"

@@ -1,5 +1,4 @@
-"""Checks of people's labels before a judge is asked. There must be enough labels, of several
-conversations. They must be on one scale, and must not all be equal."""
+"""Checks that human labels suffice to align a judge, before the judge is asked."""
 
 from __future__ import annotations
 
@@ -20,8 +19,11 @@ from medal_judges.stats.correlation import Floats
 def choose_label_names(
     rows: Sequence[LabelledDialogue], names: Sequence[str]
 ) -> list[str]:
-    """Returns ``names``, or the names of all labels if ``names`` is empty. Raises ConfigError if no
-    row has a label, or if some labels are of dialogues and others of turns."""
+    """Returns ``names``, or if it is empty the names of all labels in ``rows``.
+
+    Raises:
+        ConfigError: No row has a label, or some labels are of dialogues and others of turns.
+    """
     all_names = _all_label_names(rows)
     hint = "Give labels of one kind. Name their column: --label COLUMN=DIMENSION:1..5"
     if not names and not all_names:
@@ -40,9 +42,13 @@ def rated_dimension(
 ) -> Dimension:
     """Returns a dimension for the label ``name``, on the scale that people used.
 
-    ``labelled``: rows with labels. ``judge_dimension``: the judge's dimension of that name, if it
-    has one. Raises ConfigError if the labels are too few, of too few conversations, all equal, or
-    on several scales.
+    Args:
+        labelled: Rows with labels.
+        judge_dimension: The judge's dimension of that name, if it has one.
+
+    Raises:
+        ConfigError: The labels are too few, of too few conversations, all equal, or on several
+            scales.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
@@ -76,9 +82,15 @@ def _find_scale(
     name: str,
     judge_dimension: Dimension | None,
 ) -> Scale:
-    """Returns the scale of the label ``name``: the scale that ``rows`` state, or the judge's if
-    they state none. ``answers``: the labels, shape (rows, annotators). Raises ConfigError if there
-    is no scale, if there are several, or if all labels are equal."""
+    """Returns the scale of the label ``name``: as ``rows`` state it, or the judge's if they do not.
+
+    Args:
+        answers: [rows, annotators] ratings, NaN if not given.
+        judge_dimension: The judge's dimension of that name, if it has one.
+
+    Raises:
+        ConfigError: There is no scale, there are several, or all labels are equal.
+    """
     low, high = float(np.nanmin(answers)), float(np.nanmax(answers))
     if low == high:
         raise ConfigError(

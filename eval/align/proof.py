@@ -1,11 +1,9 @@
-"""Fits of people's ratings from judges' scores, and the nested cross-validation that measures the
-fits. The inner folds choose a fit. The outer folds measure it on conversations that the choice has
-not seen.
+"""Fits of people's ratings from judges' scores, and the nested cross-validation that measures
+them.
 
-A fit must be better than two baselines: a line fitted to the judge's score, and the mean of the
-labels. A fit to shuffled labels would already correct a judge whose mean is wrong, so that part of
-a gain does not count.
-"""
+The inner folds choose a fit. The outer folds measure it on conversations that the choice has
+not seen. The baselines are a line fitted to the judge's score, and the mean label: a fit to
+shuffled labels would already correct a judge whose mean is wrong."""
 
 from __future__ import annotations
 
@@ -46,12 +44,13 @@ Columns = tuple[int, ...]
 
 
 class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A fit that predicts people's ratings from judges' scores, both on [0, 1].
+    """A regression from judges' scores to people's ratings, both on [0, 1], for scikit-learn.
 
-    It is a ridge regression with the penalty ``alpha`` on the standardised ``columns`` of scores.
-    Without columns, it is the mean rating. If ``is_curve``, it is a monotone curve of the only
-    column, which may rise or fall. ``line``: the fitted function, in the form that an aligned judge
-    stores.
+    Attributes:
+        columns: The columns of scores to use. Without columns, the fit is the mean rating.
+        alpha: The penalty of the ridge regression.
+        is_curve: Whether to fit a monotone curve of the only column in place of a ridge.
+        line: The fitted function, in the form that an aligned judge stores.
     """
 
     def __init__(
@@ -100,13 +99,15 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Scores and ratings that a fit learns from, one row for each dialogue.
+    """The scores and ratings that a fit learns from, one row for each dialogue.
 
-    ``inputs``: the names of the columns of ``scores``, MEMBER:DIMENSION. ``scores``: shape (rows,
-    inputs), on [0, 1]. ``ratings``: people's ratings, shape (rows, annotators), on [0, 1], NaN if
-    missing. ``contexts``: the context of each row. Rows of one context are always held out
-    together. ``judge_column``: the column of the score that the fit improves. ``span``: the width
-    of people's scale.
+    Attributes:
+        inputs: Names of the columns of ``scores``, such as ``judge:overall``.
+        scores: [rows, inputs] on [0, 1].
+        ratings: [rows, annotators] people's ratings on [0, 1], NaN if missing.
+        contexts: [rows] conversation of each row. Its rows are held out together.
+        judge_column: The column of the score that the fit improves.
+        span: The width of people's scale, such as 4 for 1 to 5.
     """
 
     inputs: tuple[str, ...]
@@ -118,12 +119,12 @@ class Material:
 
     @property
     def targets(self) -> Floats:
-        """Returns people's mean rating of each row, shape (rows,)."""
+        """Returns people's mean rating of each row, [rows]."""
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
     def best_fit(self, rows: Rows) -> Fit:
-        """Returns the best of a line, a monotone curve and several ridges, fitted to ``rows``. The
-        best has the lowest squared error on held-out contexts of these rows."""
+        """Returns the best of a line, a monotone curve and several ridges, by cross-validation on
+        ``rows`` (indices)."""
         judge = [(self.judge_column,)]
         everything = [tuple(range(len(self.inputs)))]
         grid = [
@@ -140,11 +141,11 @@ class Material:
 
 
 def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
-    """Returns a prediction for each row of ``material``, shape (rows,), from a fit that has not
-    seen the row's context.
+    """Returns predicted ratings [rows] from fits that have not seen the row's conversation.
 
-    ``columns``: the columns of scores for a linear fit. If it is empty, the prediction is the mean
-    rating. If it is None, cross-validation on the other contexts chooses the fit.
+    Args:
+        material: The scores and ratings.
+        columns: The scores to fit a line to, empty for the mean rating. None for the best fit.
     """
     predictions = np.zeros(len(material.scores))
     folds = GroupKFold(FOLDS)
@@ -159,10 +160,14 @@ def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How well one set of scores or ratings agrees with people. ``name``: ALIGNED, the name of a
-    baseline, or PERSON for single ratings of people. ``error``: the root mean square distance from
-    people's mean rating, in points of people's scale. ``rho``: Spearman's correlation with people's
-    mean rating. ``gain``: ``error`` minus the error of the aligned judge."""
+    """How well one kind of scores agrees with people's mean rating.
+
+    Attributes:
+        name: What was measured, such as ``aligned judge`` or ``mean rating``.
+        error: The root mean square error, in points of people's scale.
+        rho: Spearman's correlation.
+        gain: ``error`` minus the error of the aligned judge.
+    """
 
     name: str
     error: float
@@ -172,13 +177,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What nested cross-validation found about one dimension. ``count``: the number of rows.
+    """The fit for one dimension, and its error beside the errors of baselines.
 
-    ``fit``: the name of the fit that is chosen on all rows. ``line``: that fit as a function of the
-    inputs. ``lines``: how well the aligned judge and each baseline agree with people, one entry for
-    each. ``base``: the name of the better of two baselines. LINE is the judge corrected by a
-    straight line, and MEAN is the mean label. ``gain``: the error of that baseline minus the error
-    of the aligned judge.
+    Attributes:
+        fit: The name of the chosen fit, such as ``a monotone curve``.
+        line: The fit as a function of the scores.
+        base: The better baseline: ``judge after a line`` or ``mean rating``.
+        gain: The error of that baseline minus the error of the aligned judge.
+        lines: How well the aligned judge and each baseline agree with people.
+        count: The number of rows.
     """
 
     fit: str
@@ -190,8 +197,7 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Returns whether the aligned judge is better than the baseline ``base``: the whole
-        interval of ``gain`` is above 0."""
+        """Returns whether the aligned judge beats the better baseline beyond chance."""
         return is_beyond_chance(self.gain)
 
     @property
@@ -205,9 +211,9 @@ class Proof:
         return next(line for line in self.lines if line.name == name)
 
     def note_sentences(self) -> list[str]:
-        """Returns sentences that qualify the result. One says that a line or a constant corrects
-        the judge, if the aligned judge is not shown to be better than that. Another says that the
-        aligned judge is not shown to be better than the length of the answers."""
+        """Returns sentences that qualify the result: whether a simpler correction suffices, and
+        whether
+        the length of the answers does as well."""
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -230,8 +236,8 @@ def is_beyond_chance(gain: Estimate) -> bool:
 
 
 def prove(material: Material) -> Proof:
-    """Returns the fit that is chosen on all rows of ``material``, with its error and the errors of
-    the baselines, measured on held-out contexts."""
+    """Chooses a fit on all rows of ``material``, and measures it and the baselines on held-out
+    conversations."""
     y = material.targets
     units = {
         ALIGNED: held_out_predictions(material, None),
@@ -266,8 +272,9 @@ def prove(material: Material) -> Proof:
 
 
 def _single_rating_lines(material: Material) -> list[Measured]:
-    """Returns how well a single rating agrees with the mean of the other ratings of its row. The
-    list is empty if no row has two ratings."""
+    """Returns how well a single rating agrees with the mean of the other ratings of its row. Empty
+    if
+    no row has two ratings."""
     ratings = material.ratings
     has_rating = np.isfinite(ratings)
     counts = has_rating.sum(axis=1)
@@ -299,11 +306,15 @@ def _measure_agreement(
 def estimate_gain(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns the root mean square error of ``baseline`` minus the root mean square error of
-    ``aligned``, with interval and p-value. Also returns the standard error of this difference.
+    """Returns the root mean square error of a baseline minus the error of the aligned judge.
 
-    ``aligned`` and ``baseline``: the squared error of each row, shape (rows,). The jackknife leaves
-    out each context of ``material`` in turn.
+    Args:
+        material: The ratings, with the conversations that the jackknife leaves out.
+        aligned: [rows] squared errors of the aligned judge.
+        baseline: [rows] squared errors of the baseline.
+
+    Returns:
+        The difference with its interval, in points of people's scale, and its standard error.
     """
 
     def statistic(weights: Floats) -> dict[str, Floats]:
@@ -325,9 +336,14 @@ def estimate_gain(
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The result of ``align``. ``proofs``: what was found about each dimension. ``dimensions``: the
-    scale of each dimension. ``judge``: the aligned judge. It has the dimensions on which the gain
-    is beyond chance, or all with ``keep_anyway``. None if it would have no dimension."""
+    """The result of ``align``.
+
+    Attributes:
+        judge: The aligned judge, None if no dimension is aligned.
+        dimensions: By name, on people's scale.
+        proofs: The fit and its errors, by dimension.
+        facts: How the result was made: the judge, a hash of the labels, their number.
+    """
 
     judge: HybridJudge | None
     dimensions: Mapping[str, Dimension]
@@ -351,8 +367,9 @@ class Alignment:
         return {**self.facts, "judge_written": written, "dimensions": dimensions}
 
     def error_table(self) -> Table:
-        """Returns a table with a row for each dimension: the errors of the judge, the baselines and
-        the aligned judge, on held-out chats."""
+        """Returns a table with a row for each dimension: the errors on held-out chats of the judge,
+        the
+        baselines and the aligned judge."""
         columns = {"Dimension": "", "Dialogues": "", "As it is": AS_IS, "Line": LINE}
         columns |= {"Mean": MEAN, "Length": LENGTH, "Aligned": ALIGNED}
         rows: list[Row] = []
@@ -365,9 +382,9 @@ class Alignment:
         return Table(title, [*columns, "ρ, aligned"], rows)
 
     def printout(self, folder: Path) -> Printout:
-        """Returns what the terminal shows: the answer, the table of errors, and the command to use
-        the aligned judge. Without an aligned judge, the last line is the path of align.json in
-        ``folder``."""
+        """Returns what the terminal shows: the answer, the errors, and how to use the aligned judge
+        that
+        ``folder`` holds."""
         answer, *notes = self.sentences()
         notes.append(str(self.facts.get("notes", "")))
         foot = str(folder / "align.json")
@@ -376,8 +393,8 @@ class Alignment:
         return Printout([self.error_table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
-        """Returns for each dimension a sentence that says whether the labels improve the judge, and
-        by how much."""
+        """Returns sentences on each dimension: whether the labels improve the judge, and by how
+        much."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

@@ -1,5 +1,4 @@
-"""``align``: people's labels of some chats in, a judge that agrees better with them out, with the
-proof that it does."""
+"""``align``: from human labels of some chats to a judge that agrees better with people."""
 
 from __future__ import annotations
 
@@ -53,21 +52,23 @@ def align(
     keep_anyway: bool = False,
     **options: Any,
 ) -> Alignment:
-    """Fits the scores of ``judge`` to people's labels of ``rows`` (or of a file), and measures the
-    fit on held-out labels.
+    """Fits the scores of ``judge`` to human labels, and measures the gain on held-out
+    conversations.
 
-    Tries a line, a monotone curve and several ridge regressions. The line and the curve use the
-    judge's score. The ridges also use the scores of the shipped judges ``boxed``, ``length`` and
-    ``repetition``. Nested cross-validation chooses the best fit and measures its error.
+    A dimension is aligned only if the fit beats two baselines beyond chance: a straight line on the
+    judge's score, and the mean label.
 
-    A dimension is aligned if this error is lower, beyond chance, than the error of two baselines: a
-    line fitted to the judge's score, and the mean label. With ``keep_anyway``, every dimension is
-    aligned.
+    Args:
+        judge: A judge, or a folder, Hub id, YAML file or shipped name.
+        rows: Labelled dialogues or turns, or a file of them.
+        out: The folder to save the aligned judge and align.json in.
+        dimensions: Names of labels (default: all), also of ones that the judge does not score.
+        keep_anyway: Whether to align every dimension, also without a gain.
+        options: Passed to ``Judge.from_pretrained``.
 
-    ``dimensions``: the labels to use (default: all). A dimension that the judge does not score is
-    learnt from its other scores. ``options`` go to ``Judge.from_pretrained``. The aligned judge and
-    align.json are saved in the folder ``out``. Raises ConfigError, before the judge scores a chat,
-    if the labels are too few, all equal, or on several scales.
+    Raises:
+        ConfigError: The labels are too few, all equal, or on several scales.
+        CoverageError: The judge scores fewer than 20 of the labelled chats.
 
     >>> from medal_judges import align
     >>> align("length", "labelled.jsonl", "aligned")
@@ -121,8 +122,15 @@ def _rated_dimensions(
     names: Sequence[str],
     judge_dimensions: Mapping[str, Dimension],
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each of ``names``, on people's scale. Raises ConfigError if the
-    labels are too few, all equal, or on several scales."""
+    """Returns the dimension of each label of ``names``, on the scale that people used.
+
+    Args:
+        rows: Rows with labels.
+        judge_dimensions: The judge's dimensions by name.
+
+    Raises:
+        ConfigError: The labels are too few, all equal, or on several scales.
+    """
     dimensions = {}
     for name in names:
         scored = judge_dimensions.get(name)
@@ -131,7 +139,8 @@ def _rated_dimensions(
 
 
 def _members_with_packaged(member: Member) -> dict[str, Member]:
-    """Returns the judge and the packaged judges whose scores a ridge may use, by name."""
+    """Returns the judge ``member`` and the shipped judges whose scores a fit may also
+    use, by name."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
         if name != BOXED or member.judge.name != BOXED:
@@ -146,7 +155,7 @@ def _judge_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Memb
 
 
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
-    """Returns the rows that have a label. ``rows``: rows, or the name of a file."""
+    """Returns the rows that have a label. ``rows`` are rows, or the name of a file."""
     if isinstance(rows, str):
         rows = load_rows(rows)
     labelled: list[LabelledDialogue] = []
@@ -162,10 +171,15 @@ def score_members(
     rows: Sequence[LabelledDialogue],
     folder: Path | None = None,
 ) -> dict[str, Floats]:
-    """Returns the scores of the dialogues of ``rows`` on [0, 1], by MEMBER:DIMENSION.
+    """Scores the dialogues of ``rows`` with several judges.
 
-    The member ``judge`` scores ``dimensions``. All other ``members`` score ``overall``. With
-    ``folder``, the judge's judgements are stored there, and a second run reads them.
+    Args:
+        members: Judges by name. ``judge`` scores ``dimensions``, the others score ``overall``.
+        dimensions: Names of dimensions.
+        folder: Where to store the judgements of ``judge``, which a second run reads.
+
+    Returns:
+        Scores [rows] on [0, 1] by judge and dimension, such as ``length:overall``.
     """
     dialogues = [row.dialogue for row in rows]
     level: ScoreLevel = "dialogue"
@@ -193,8 +207,16 @@ def score_members(
 def material_of(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> Material:
-    """Returns what a fit learns from: the ``rows`` with a label of ``dimension`` and a value in
-    each column of ``scores``. Raises CoverageError if there are fewer than MIN_LABELS such rows."""
+    """Returns the scores and ratings that a fit learns from, for the rows that have both.
+
+    Args:
+        rows: Labelled dialogues or turns.
+        dimension: The dimension of the labels, on people's scale.
+        scores: [rows] on [0, 1] by judge and dimension, such as ``judge:overall``.
+
+    Raises:
+        CoverageError: Fewer than 20 rows have both.
+    """
     name = dimension.name
     matrix = np.column_stack(list(scores.values()))
     has_label = np.array([row.has_label(name) for row in rows])
@@ -226,9 +248,16 @@ def material_of(
 def _judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
-    """Returns the index of the judge's score that is fitted to the labels ``name``. It is the
-    judge's dimension of that name, or ``overall`` if there is none. If the judge has neither, it is
-    the score that correlates most with ``targets``, people's mean ratings."""
+    """Returns the index in ``inputs`` of the judge's score that is fitted to the labels ``name``.
+
+    It is the score of that name, or else of ``overall``, or else the one that correlates most with
+    the labels.
+
+    Args:
+        inputs: Names of scores, such as ``judge:overall``.
+        scores: [rows, inputs] on [0, 1].
+        targets: [rows] mean ratings on [0, 1].
+    """
     for dimension in (name, "overall"):
         if f"judge:{dimension}" in inputs:
             return inputs.index(f"judge:{dimension}")
@@ -241,9 +270,12 @@ def _judge_column(
 def _aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Returns a judge that scores the dimensions with a gain beyond chance, or all dimensions if
-    ``keep_anyway``. Returns None if there is no such dimension. The judge has only those of
-    ``members`` that its dimensions use."""
+    """Builds the aligned judge from ``members`` (judges by name). None if no dimension is aligned.
+
+    Args:
+        result: The fits and their gains.
+        keep_anyway: Whether to include dimensions without a gain beyond chance.
+    """
     lines = {}
     names = {"judge"}
     for name, proof in result.proofs.items():
@@ -262,8 +294,11 @@ def _aligned_judge(
 
 
 def _save(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> None:
-    """Writes align.json to ``folder``. If there is an aligned judge, also saves it, with its model
-    card."""
+    """Writes align.json and, if there is one, the aligned judge with its model card to ``folder``.
+
+    Args:
+        rows: The labelled rows, which the model card describes.
+    """
     write_json(folder / "align.json", result.to_record())
     if result.judge is None:
         return

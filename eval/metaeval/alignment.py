@@ -125,7 +125,7 @@ class Joined:
         )
 
 
-def join(
+def join_judgements(
     rows: Sequence[LabelledDialogue],
     judgements: Iterable[Judgement],
     scales: Mapping[str, Scale] | None = None,
@@ -203,7 +203,7 @@ def _score_keys(
     return keys
 
 
-def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
+def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     """Returns the kind of ``dimension``, inferred from its labels in ``rows``: ``binary`` (on a
     scale
     from 0 to 1), ``ordinal`` (whole numbers) or ``continuous``."""

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.metaeval.alignment import Aligned, Joined, join, kind_of
+from medal_judges.eval.metaeval.alignment import (
+    Aligned,
+    Joined,
+    infer_kind,
+    join_judgements,
+)
 from medal_judges.eval.metaeval.metrics import (
     Ceiling,
-    ceiling_of,
+    compute_ceiling,
+    compute_metrics,
     headline_metric,
-    metrics_of,
 )
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
@@ -141,7 +146,7 @@ def evaluate(
     """Measures the agreement of a judge with the human labels of ``rows``, on each dimension.
 
     Args:
-        judge: A judge, which then scores the rows, or its judgements (also joined by ``join``).
+        judge: A judge, which then scores the rows, or its judgements, joined or not.
         rows: The labelled dialogues or turns of a set.
         dimensions: Maps each label's name to the judge's name for it (default: equal names).
         only: Names of metrics, such as ``spearman`` (default: all, with human ceilings).
@@ -174,17 +179,17 @@ def evaluate(
     results = []
     for dimension, judge_dimension in dimensions.items():
         aligned = joined.align(dimension, judge_dimension)
-        kind = kind_of(joined.rows, dimension)
+        kind = infer_kind(joined.rows, dimension)
         ceiling = Ceiling({}, {})
         if not only:
-            ceiling = ceiling_of(aligned, kind)
+            ceiling = compute_ceiling(aligned, kind)
         languages = {}
         for language, indices in aligned.facts.groupby("lang").indices.items():
             part = aligned.select_rows(indices)
             of_part = Ceiling({}, {})
             if not only:
-                of_part = ceiling_of(part, kind, [headline_metric(kind)])
-            metrics = metrics_of(part, kind, only, intervals)
+                of_part = compute_ceiling(part, kind, [headline_metric(kind)])
+            metrics = compute_metrics(part, kind, only, intervals)
             languages[str(language)] = LanguageResult(
                 len(indices), metrics, of_part.person, of_part.like_for_like
             )
@@ -195,7 +200,7 @@ def evaluate(
             kind=kind,
             n=aligned.total,
             scored=len(aligned.facts),
-            metrics=metrics_of(aligned, kind, only, intervals),
+            metrics=compute_metrics(aligned, kind, only, intervals),
             ceiling=ceiling.person,
             like_for_like=ceiling.like_for_like,
             ceiling_rows=ceiling.rows,
@@ -212,7 +217,7 @@ def _score_and_join(
     """Returns ``rows`` with the judgements of ``judge``: given judgements, or the scores of a
     judge."""
     if isinstance(judge, Iterable):
-        return join(rows, judge)
+        return join_judgements(rows, judge)
     scales = {}
     for dimension in judge.dimensions:
         scales[dimension.name] = dimension.low, dimension.high
@@ -220,7 +225,7 @@ def _score_and_join(
     judgements = judge.score(
         [row.dialogue for row in rows], level="last" if is_turn_level else "dialogue"
     )
-    return join(rows, judgements, scales)
+    return join_judgements(rows, judgements, scales)
 
 
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:

@@ -106,7 +106,7 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
     return (*CORRELATIONS, *_MEASURES)
 
 
-def metrics_of(
+def compute_metrics(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
     """Returns the metrics of a judge by name.
@@ -265,7 +265,7 @@ class Ceiling:
     rows: int = 0
 
 
-def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
+def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
     """Returns the agreement of one annotator with the others, and the judge's with the same others.
 
     Args:
@@ -301,8 +301,8 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics that have a human ceiling, for a dimension of this ``kind``.
-    """
+    """Returns the names of the metrics of a dimension of this ``kind`` that have a
+    human ceiling."""
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
@@ -360,9 +360,9 @@ def ceiling_statistic(
         None if there is nothing to compare.
     """
     if kind == "binary":
-        parts = list(_parts_by_pair(answers.numbers, judge))
+        parts = list(_statistics_by_pair(answers.numbers, judge))
     else:
-        parts = list(_parts_by_position(answers, judge, names))
+        parts = list(_statistics_by_annotator(answers, judge, names))
     if not parts:
         return None
 
@@ -384,7 +384,7 @@ def ceiling_statistic(
 _Part = tuple[npt.NDArray[np.intp], Statistic]
 
 
-def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
+def _statistics_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
     """Yields for each ordered pair of annotators their common rows, and the agreement of the first
     (or
     of ``judge``) with the second.
@@ -393,7 +393,7 @@ def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
         answers: [rows, annotators] labels 0 or 1, NaN if not given.
     """
     is_answered = np.isfinite(answers)
-    for position, other_position in permutations(busiest_columns(answers), 2):
+    for position, other_position in permutations(most_answered_columns(answers), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
         if len(rows):
             scores = answers[rows, position]
@@ -403,7 +403,7 @@ def _parts_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
             yield rows, classification_statistic(scores, labels)
 
 
-def _parts_by_position(
+def _statistics_by_annotator(
     answers: Values, judge: Values | None, names: Sequence[str]
 ) -> Iterator[_Part]:
     """Yields for each annotator the rows with other answers, and the correlations ``names`` of the
@@ -413,7 +413,7 @@ def _parts_by_position(
         answers: [rows, annotators] ratings, NaN if not given.
     """
     values = answers.numbers
-    for position in busiest_columns(values):
+    for position in most_answered_columns(values):
         other_answers = np.delete(values, position, axis=1)
         is_shared = np.isfinite(other_answers).any(axis=1)
         rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
@@ -427,7 +427,7 @@ def _parts_by_position(
         yield rows, correlation_statistic(mean, scores, names=names)
 
 
-def busiest_columns(answers: Floats) -> list[int]:
+def most_answered_columns(answers: Floats) -> list[int]:
     """Returns the indices of at most 50 columns of ``answers`` [rows, annotators]: the ones with
     the
     most answers."""

@@ -1,4 +1,4 @@
-"""Estimates of scored chats: overall, by group and by period. Gates check them."""
+"""Estimates of scored chats, overall, by group and by period, and the verdicts on their limits."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ Verdict = Literal["passed", "failed", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The estimates of some ``rows`` by dimension. An estimate is the mean of a graded dimension,
-    or the share of rows with an issue.
+    """The estimates of some rows, such as a group, by dimension: a mean, or a share of rows with an
+    issue.
 
-    ``by_judge``: estimates from the judge's scores alone. ``corrected``: estimates from scores that
-    human labels correct. ``differences``: the estimate of a group minus the estimate of all other
-    rows. Their p-values are corrected by Holm for all groups of a column and all dimensions that
-    the judge scored. Shares of bad scores are corrected separately.
+    Attributes:
+        name: The name of the group or period.
+        rows: The number of rows.
+        by_judge: Estimates from the judge's scores alone.
+        corrected: Estimates that human labels correct.
+        differences: The group minus all other rows, with p-values corrected by Holm.
     """
 
     name: str
@@ -69,9 +71,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ReportEstimates:
-    """All estimates of a report. ``total``: of all rows. ``counts``: the number of scored rows in
-    each dimension. ``groups``: for each column, one part for each of its values, the largest first.
-    ``periods``: one part for each period in order, from the judge's scores alone."""
+    """All estimates of a report.
+
+    Attributes:
+        total: Of all rows.
+        counts: The number of scored rows by dimension.
+        groups: By column, one part for each of its values, the largest first.
+        periods: One part for each period in order, from the judge's scores alone.
+    """
 
     total: Part
     counts: Mapping[str, int]
@@ -80,7 +87,7 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Returns the estimates of all rows, of each period, and of the groups in each of the columns
+    """Returns the estimates of all rows, of each period, and of the groups in each column of
     ``by``."""
     counts = {}
     for name, column in scores.scores.items():
@@ -106,8 +113,12 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the judge's mean of the graded dimension ``name``, or the share of rows with the
-    issue ``name``. ``rows``: a mask of shape (rows,). Unscored rows do not count."""
+    """Returns the judge's mean of the dimension ``name``, or the share of rows with the issue
+    ``name``.
+
+    Args:
+        rows: A mask [rows]. Unscored rows do not count.
+    """
     numbers = scores.values(name)
     rows = rows & np.isfinite(numbers)
     if not rows.any():
@@ -129,9 +140,13 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the mean human label in the dimension ``name``, or the share of rows with the issue
-    ``name``, as estimated from scores and labels. ``rows``: a mask of shape (rows,). Unscored rows
-    do not count."""
+    """Returns the mean human label of the dimension ``name`` (for an issue, its share), estimated
+    from
+    all scores and some labels.
+
+    Args:
+        rows: A mask [rows]. Unscored rows do not count.
+    """
     rows = rows & np.isfinite(scores.scores[name])
     if not rows.any():
         return Estimate(None, reason=_NOTHING)
@@ -147,8 +162,8 @@ def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
-    """Returns ``numbers`` of the selected ``rows`` with their tolerance. For issues the tolerance
-    is 0, because numbers are exactly 0 or 1."""
+    """Returns ``numbers`` (values of the dimension ``name``) of the selected ``rows``, with
+    clusters."""
     tolerance = scores.dimensions[name].tolerance
     if scores.is_share(name):
         tolerance = 0.0
@@ -156,8 +171,7 @@ def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
 
 
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
-    """Returns the scores and labels of ``rows``, which are all scored. The score of an issue is its
-    probability, not 0 or 1."""
+    """Returns the scores and labels of ``rows``, all scored. Scores of issues are probabilities."""
     values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
     sample = Sample(values, scores.clusters[rows])
     return LabelledSample(sample, scores.people[name][rows])
@@ -191,8 +205,9 @@ def _estimate_groups(scores: Scores, column: str) -> list[Part]:
 
 
 def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
-    """Returns a mask of rows for each value of ``column``, the most frequent value first. All
-    values after the first _MOST_GROUPS share one mask."""
+    """Returns a mask [rows] for each value of ``column``, the most frequent first. Rare values
+    share
+    the last one."""
     values = scores.columns[column]
     names = list(values.value_counts().index)
     members = {}
@@ -207,9 +222,12 @@ def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
 def _group_difference(
     scores: Scores, name: str, rows: Mask, is_read: Mask
 ) -> Difference:
-    """Returns the estimate of a group minus the estimate of all other rows. ``rows``: the mask of
-    the group. ``is_read``: the mask of rows that can be compared. If there are human labels, they
-    correct both estimates, so both the group and the other rows need labels."""
+    """Returns the estimate of a group minus the estimate of all other rows.
+
+    Args:
+        rows: The mask [rows] of the group.
+        is_read: The mask [rows] of rows that can be compared.
+    """
     numbers = scores.values(name)
     scored = np.isfinite(numbers) & is_read
     inside, outside = scored & rows, scored & ~rows
@@ -230,9 +248,13 @@ def _group_difference(
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The verdict on a gate. ``failed``: the whole 95% interval is on the wrong side of the limit.
-    ``passed``: the whole interval is on the right side. ``undecided``: the limit is inside the
-    interval."""
+    """The verdict on a limit, from a 95% interval.
+
+    Attributes:
+        gate: The limit.
+        verdict: ``passed``, ``failed``, or ``undecided`` if the limit is inside the interval.
+        text: The verdict in words.
+    """
 
     gate: Gate
     verdict: Verdict
@@ -245,12 +267,17 @@ def check_gates(
     estimates: Mapping[str, Estimate],
     min_coverage: float,
 ) -> list[GateResult]:
-    """Returns the verdict on each of ``gates``, from the interval of its dimension in
-    ``estimates``.
+    """Returns the verdict on each of ``gates`` (limits).
 
-    Raises ConfigError for an unknown dimension or a limit outside the scale. Raises CoverageError
-    if nothing is scored or coverage is below ``min_coverage``. Raises MedalError for an estimate
-    without an interval.
+    Args:
+        scores: The judgements of the chats.
+        estimates: The estimate of each dimension, with its interval.
+        min_coverage: The share of rows that must be scored, on [0, 1].
+
+    Raises:
+        ConfigError: A dimension is unknown, or a limit is outside its scale.
+        CoverageError: Too few rows are scored.
+        MedalError: An estimate has no interval.
     """
     results = []
     for gate in gates:

@@ -20,9 +20,13 @@ Side = Literal["under", "over"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate on one dimension. With the ``side`` ``under``, it fails if the mean (or share) of
-    ``dimension`` is below ``limit``. With the ``side`` ``over``, it fails if the mean is above
-    ``limit``. ``label``: the gate's name in reports (default: the command-line option)."""
+    """A limit on the mean (or share) of one dimension, for tests in CI.
+
+    Attributes:
+        side: ``under`` if values below ``limit`` fail, ``over`` if values above it fail.
+        dimension: The name of the dimension.
+        label: The gate's name in reports (default: the command-line option).
+    """
 
     side: Side
     dimension: str
@@ -35,8 +39,14 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """Returns the gate of a ``text`` such as ``overall=3.5``. Raises ConfigError if the text
-        has another form."""
+        """Returns the gate that ``text``, such as ``overall=3.5``, describes.
+
+        Args:
+            side: ``under`` or ``over``: values on this side of the limit fail.
+
+        Raises:
+            ConfigError: The text has another form.
+        """
         return cls(side, *parse_name_and_limit(text, f"--fail-{side}"))
 
 
@@ -122,8 +132,11 @@ class ReportOptions(Config):
 
     @cached_property
     def period(self) -> tuple[str, Unit] | None:
-        """Returns the time column and the unit that ``over`` names. Raises ConfigError if its form
-        is not COLUMN:UNIT."""
+        """Returns the time column and the unit in ``over``, such as ``("time", "day")``.
+
+        Raises:
+            ConfigError: Its form is not COLUMN:UNIT.
+        """
         if self.over is None:
             return None
         column, _, text = self.over.rpartition(":")

@@ -1,4 +1,4 @@
-"""The page of ``medal report``: a picture, the answer, the worst chats by reason, and tables."""
+"""The page of ``medal report``."""
 
 from __future__ import annotations
 
@@ -76,8 +76,16 @@ def report_page(
     worst: Sequence[WorstChat],
     facts: Sequence[tuple[str, str]],
 ) -> Page:
-    """Returns the page report.html, with its tables and its picture. ``title``: the heading.
-    ``facts``: (name, value) pairs on how the page was made."""
+    """Returns the page report.html, with its tables and its picture.
+
+    Args:
+        title: The heading.
+        scores: The judgements of the chats.
+        estimates: Means and shares, by group and period.
+        gates: The verdicts on limits.
+        worst: The worst chats, more than the page shows.
+        facts: (name, value) pairs on how the page was made.
+    """
     worst = mix_mechanisms(worst, worst_count(scores))
     figures: dict[str, Figure] = {}
     summary: list[Block] = []
@@ -144,8 +152,8 @@ def _summary_blocks(
 
 
 def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
-    """Yields a foldable block for each reason, with the ``worst`` chats that have this reason.
-    Before them come notes for the reader."""
+    """Yields notes for the reader, and then a foldable block of the ``worst`` chats for each
+    reason."""
     if not worst:
         return
     yield _SEARCH
@@ -181,8 +189,9 @@ def _chat_heading(chat: WorstChat) -> str:
 
 
 def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
-    """Returns the picture of a report: the first dimensions by period, or the distribution of their
-    scores if there are no periods."""
+    """Returns the picture of a report: the first dimensions by period, or the distributions of
+    their
+    scores without periods."""
     names = order_dimensions(scores, estimates)
     if len(estimates.periods) > 1:
         panels = [
@@ -195,8 +204,7 @@ def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
 
 
 def _distribution(scores: Scores, name: str) -> Bars:
-    """Returns a bar chart of the dimension ``name``: the share of rows at each level, or in bins of
-    equal width."""
+    """Returns a bar chart of the dimension ``name``: the share of rows at each level or bin."""
     dimension = scores.dimensions[name]
     numbers = scores.scores[name]
     numbers = numbers[np.isfinite(numbers)]
@@ -233,8 +241,8 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
 def _unit_and_estimates(
     scores: Scores, parts: Sequence[Part], name: str
 ) -> tuple[str, list[Estimate]]:
-    """Returns the unit of the dimension ``name`` and its estimate in each of ``parts``. A share is
-    in percent."""
+    """Returns the unit of the dimension ``name``, such as ``mean``, and its estimate in each of
+    ``parts``. Shares are in percent."""
     estimates = [part.best_estimate(name) for part in parts]
     if not scores.is_share(name):
         return "mean", estimates

@@ -41,9 +41,13 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a chat has its score. ``mechanism``: a general reason, by which chats are grouped.
-    ``text``: the reason with the details of this chat. ``turn``: the index of the turn that moved
-    the score most towards the bad end, None if the judge does not say."""
+    """Why a chat has its score.
+
+    Attributes:
+        mechanism: A general reason, by which chats are grouped, such as ``says little``.
+        text: The reason with the details of this chat.
+        turn: The index of the turn that cost most, None if the judge does not say.
+    """
 
     mechanism: str
     text: str
@@ -51,10 +55,14 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat has its score of ``dimension`` in ``judgement``. If the judge states a
-    reason in words, these words are the reason. Otherwise the reason is the feature that lowered
-    the score most, of the turn that lowered the score most. ``turns``: the (role, text) pairs of
-    the chat, empty if unknown."""
+    """Returns why a chat has its score: the judge's own words, or else the feature of a turn that
+    lowered the score most.
+
+    Args:
+        judgement: The judgement of the chat.
+        turns: (role, text) pairs of the chat, empty if unknown.
+        dimension: The dimension of the score.
+    """
     contributions = judgement.contributions.get(dimension.name)
     turn = None
     if contributions is not None:
@@ -79,8 +87,12 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
 
 
 def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
-    """Returns a phrase for ``cause``, such as ``says little``. ``cause``: a feature of one turn.
-    ``turn``: the index of that turn. ``turn_count``: the number of turns in the chat."""
+    """Returns a phrase for the feature ``cause`` of a turn, such as ``says little``.
+
+    Args:
+        turn: The index of the turn.
+        turn_count: The number of turns in the chat.
+    """
     if cause.feature == "distinct_1" and cause.value == 0:
         return "has no words"
     if turn == 0 and cause.feature in _COMPARED:
@@ -95,9 +107,9 @@ def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
 
 
 def _name_nearest_turn(turns: Turns) -> str:
-    """Returns words for the earlier turn that is most like the last turn, such as ``its second
-    answer``. Only turns of the same speaker count. The most alike is the turn that shares the
-    largest part of its words with the last turn."""
+    """Returns words for the earlier turn of the same speaker that shares most words with the last
+    of
+    ``turns``, such as ``its second answer``."""
     role, text = turns[-1]
     later = set(words(text))
     nearest = "an earlier turn"

@@ -33,7 +33,7 @@ from medal_judges.eval.report.worst import (
 )
 from medal_judges.eval.scores.files import (
     count_skipped_lines,
-    judgements_of,
+    read_all_judgements,
     read_score_frame,
 )
 from medal_judges.eval.scores.labels import add_labels
@@ -60,7 +60,15 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The results of ``make_report``. ``page``: the path of the page, None if none was written."""
+    """The results of ``make_report``.
+
+    Attributes:
+        scores: The judgements of the chats.
+        estimates: Means and shares, by group and period.
+        gates: The verdicts on limits.
+        worst: The worst chats, the worst first.
+        page: The path of the page, None if none was written.
+    """
 
     scores: Scores
     estimates: ReportEstimates
@@ -70,13 +78,17 @@ class Report:
 
 
 def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
-    """Returns the estimates, verdicts on gates and worst chats that ``options`` ask for. With
-    ``options.out``, also writes the page. With ``options.junit``, also writes the verdicts.
-    ``reading`` counts unreadable rows.
+    """Reads scores, estimates means and shares, checks limits and finds the worst chats.
 
-    Raises the errors of ``check_gates`` for a gate that cannot be decided, after the page is
-    written. Raises ConfigError for standard input and for a file without scores. Raises
-    CoverageError if there is no judgement.
+    Args:
+        options: The files to read, the groups and limits, and the files to write (``out``,
+            ``junit``).
+        reading: Counts unreadable rows.
+
+    Raises:
+        ConfigError: A file is standard input or has no scores, or a limit is wrong.
+        CoverageError: There is no judgement, or too few chats are scored for a limit.
+        MedalError: An estimate with a limit has no interval.
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
@@ -102,7 +114,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     # Bad rows were counted in the first pass over the chats.
     uncounted = ReadingReport(strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
-    worst = collect_worst(scores, judgements_of(files), dialogues)
+    worst = collect_worst(scores, read_all_judgements(files), dialogues)
     gates: Sequence[GateResult] = ()
     page = None
     try:
@@ -135,7 +147,7 @@ def _read_chats(
     how = options.reading
     if not how.to_record():
         # As the scores state that the chats were read.
-        first = next(judgements_of(files), Judgement())
+        first = next(read_all_judgements(files), Judgement())
         how = ReadOptions(strict=how.strict, **first.reading)
     return stream_dialogues(options.chats, how, reading)
 
@@ -152,8 +164,8 @@ def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str
 
 
 def print_report(report: Report) -> None:
-    """Prints a summary of ``report``: the answer, one table, the most frequent reasons of the worst
-    chats, the gates, and the path of the page."""
+    """Prints a summary of ``report``: the answer, one table, frequent reasons, gates and the page's
+    path."""
     scores, estimates = report.scores, report.estimates
     head = [
         answer_sentence(scores, estimates),
@@ -179,9 +191,8 @@ def print_report(report: Report) -> None:
 
 
 def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
-    """Returns the table for the terminal, with at most ``most_rows`` rows. The rows are the groups
-    of the first column to compare by. If there are no groups, the rows are periods. If there are no
-    periods, the rows are dimensions."""
+    """Returns a table of groups, or without groups of periods, or without periods of dimensions. It
+    has at most ``most_rows`` rows."""
     table = summary_table(scores, estimates)
     first_row = 0
     if estimates.groups:

@@ -22,9 +22,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns the names of the dimensions in the order of a report. Graded dimensions come first,
-    ``overall`` before all others. Then come shares of bad scores, and then issues, the most
-    frequent first."""
+    """Returns the names of the dimensions in the order of a report: ``overall`` and graded ones,
+    shares of bad scores, then issues by frequency."""
     total = estimates.total
     issues = sorted(
         scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)
@@ -41,8 +40,9 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
-    """Returns a table with a row for each dimension. If there are human labels, it shows the
-    corrected estimate beside the judge's."""
+    """Returns a table with a row for each dimension: the estimate, and the judge's own if human
+    labels
+    correct it."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -66,10 +66,15 @@ def part_table(
     parts: Sequence[Part],
     has_p: bool = True,
 ) -> Table:
-    """Returns a table with a row for each of ``parts``, the groups of ``column`` or the periods. It
-    shows the number of rows and the estimate of the first dimension. For groups, it also shows the
-    difference from all other rows, with its p-value if ``has_p``. The last columns are shares of
-    bad scores."""
+    """Returns a table of the first dimension by group or period, with shares of bad scores.
+
+    Args:
+        scores: The judgements of the chats.
+        estimates: All estimates of the report.
+        column: The column of the groups, or ``period``.
+        parts: One for each group or period, which gets a row.
+        has_p: Whether to show p-values of differences between groups.
+    """
     title = f"By {column}"
     names = order_dimensions(scores, estimates)
     if not names:
@@ -111,8 +116,8 @@ def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
 
 
 def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns a sentence for each group that is significantly worse than all other rows, after
-    Holm's correction. The lowest p-value comes first."""
+    """Returns a sentence for each group that is significantly worse than all other rows, the lowest
+    p-value first."""
     sentences: list[tuple[float, str]] = []
     for column, groups in estimates.groups.items():
         for group in groups:
@@ -137,8 +142,7 @@ def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
 
 
 def note_sentences(scores: Scores) -> list[str]:
-    """Returns sentences on missing data: unscored rows, unreadable lines, unsupported languages,
-    and the notes of ``scores``."""
+    """Returns sentences on missing data, such as unscored rows and unreadable lines."""
     texts = []
     if missing := int((~scores.is_scored).sum()):
         reasons = scores.failures_text()
@@ -155,8 +159,7 @@ def note_sentences(scores: Scores) -> list[str]:
 
 
 def estimates_sheet(estimates: ReportEstimates) -> Sheet:
-    """Returns the columns and rows of a CSV file with all ``estimates`` in full precision: of all
-    rows, of groups and of periods."""
+    """Returns the columns and rows of a CSV file with all ``estimates`` in full precision."""
     parts = [("", estimates.total)]
     for column, groups in estimates.groups.items():
         parts += [(column, group) for group in groups]

@@ -1,4 +1,4 @@
-"""The worst chats: what each of them scores, which turn cost most, and why."""
+"""The worst chats: their scores, the turn that cost most, and the reason."""
 
 from __future__ import annotations
 
@@ -31,9 +31,15 @@ _ALIKE = 0.4  # of the worst chats have one mechanism; more only if there are no
 
 @dataclass(slots=True)
 class WorstChat:
-    """A ``judgement`` of a bad chat and why it is bad. ``dimension``: the headline dimension. If
-    there is none, it is the issue that is most likely in this chat. ``turns``: (role, text) pairs,
-    empty if the chats were not given. ``columns``: the chat's columns as texts."""
+    """A bad chat, and why it is bad.
+
+    Attributes:
+        judgement: The judgement of the chat.
+        dimension: The main dimension, or the chat's most likely issue if all are issues.
+        reason: Why the score is low.
+        turns: (role, text) pairs, empty if the chats were not given.
+        columns: The chat's columns as texts, such as ``version``.
+    """
 
     judgement: Judgement
     dimension: str
@@ -47,8 +53,8 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """Returns how much each turn raised or lowered the score. Empty if the judge does not
-        say."""
+        """Returns how much each turn raised or lowered the score, empty if the
+        judge does not say."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -56,17 +62,17 @@ class WorstChat:
 
 
 def distance_from_good_end(scores: Scores, name: str) -> Floats:
-    """Returns how far each score of the dimension ``name`` is from the good end of the scale: 0 is
-    the good end, 1 the bad end. The shape is (rows,)."""
+    """Returns the distance [rows] of each score of the dimension ``name`` from the good end of its
+    scale: 0 is good, 1 is bad."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is, from 0 to 1, shape (rows,), NaN if unscored. This is the
-    distance of the headline score from the good end of its scale. If there is no graded dimension,
-    it is the mean of this distance over issues."""
+    """Returns how bad each row is, [rows] on [0, 1], NaN if unscored: by the main dimension, or by
+    the
+    mean of all issues."""
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
     import pandas
@@ -78,8 +84,9 @@ def badness(scores: Scores) -> Floats:
 
 
 def worst_rows(scores: Scores) -> Codes:
-    """Returns the indices of all scored rows, the worst first. A chat without an answer of the
-    chatbot comes before all others."""
+    """Returns the indices of all scored rows, the worst first. Chats without an answer come before
+    all
+    others."""
     bad = badness(scores)
     bad[scores.frame["failure"] == NO_ASSISTANT_TURN] = math.inf
     rows = np.flatnonzero(~np.isnan(bad))
@@ -96,9 +103,13 @@ def collect_worst(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst chats, the worst first. It returns more chats than are shown, so that
-    ``mix_mechanisms`` can choose among them. ``judgements``: one for each row of ``scores``, in the
-    same order. ``dialogues``: the scored dialogues, or None if they were not given."""
+    """Returns the worst chats, the worst first. There are more than a page shows, to choose among.
+
+    Args:
+        scores: The judgements of the chats as arrays.
+        judgements: One for each row of ``scores``, in the same order.
+        dialogues: The scored dialogues, None if they were not given.
+    """
     rows = worst_rows(scores)[: _SEARCHED * worst_count(scores)].tolist()
     if not rows or not scores.dimensions:
         return []
@@ -131,8 +142,8 @@ def collect_worst(
 
 
 def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Returns ``count`` of ``chats``, the worst first. At most a share of _ALIKE may have the same
-    mechanism, unless there are too few others."""
+    """Chooses ``count`` of ``chats`` so that at most 40% have the same reason, unless there are too
+    few others."""
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):
@@ -149,8 +160,7 @@ def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
 def _read_turns(
     judgement_of: dict[int, Judgement], dialogues: Iterable[Dialogue]
 ) -> dict[int, Turns]:
-    """Returns the turns of each row of ``judgement_of``. A dialogue belongs to a row if their ids
-    and texts match."""
+    """Returns the turns of each row of ``judgement_of``, from the dialogue with its id and text."""
     rows_of_id: dict[str, list[int]] = {}
     for row, judgement in judgement_of.items():
         rows_of_id.setdefault(judgement.id, []).append(row)
@@ -164,8 +174,7 @@ def _read_turns(
 
 
 def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]:
-    """Returns ``chats`` by the mechanism of their reasons. The mechanism of the first chat comes
-    first."""
+    """Returns ``chats`` by their general reason, the reason of the first chat first."""
     groups: dict[str, list[WorstChat]] = {}
     for chat in chats:
         groups.setdefault(chat.reason.mechanism, []).append(chat)

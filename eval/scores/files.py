@@ -32,7 +32,7 @@ def count_skipped_lines(scores: Path) -> int:
     return len(path.read_bytes().splitlines())
 
 
-def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
+def read_all_judgements(files: Sequence[Path]) -> Iterator[Judgement]:
     """Yields the judgements of all ``files``.
 
     Raises:
@@ -69,4 +69,4 @@ def read_score_frame(files: Sequence[Path]) -> DataFrame:
             )
     if len(files) == 1:
         return read_frame(files[0])
-    return to_frame(judgements_of(files))
+    return to_frame(read_all_judgements(files))

@@ -99,8 +99,7 @@ class Scores:
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored, without rules for bad scores.
-        """
+        """Returns the names of the dimensions that the judge scored, without rules for bad ones."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -264,8 +263,8 @@ def scales_and_scores(
 
 
 def _require_on_scale(frame: DataFrame, scale: Dimension, numbers: Floats) -> None:
-    """Raises DataError, with an id of ``frame``, if one of ``numbers`` [rows] is outside ``scale``.
-    """
+    """Raises DataError, with an id of ``frame``, if one of ``numbers`` [rows] is off
+    the ``scale``."""
     outside = np.maximum(scale.low - numbers, numbers - scale.high) > scale.tolerance
     if outside.any():
         row = int(outside.argmax())

@@ -137,7 +137,7 @@ class TrialPlan:
     notes: tuple[str, ...]
 
 
-def make_plan(
+def plan_trial(
     config: TrialConfig,
     data: str | None = None,
     *,
@@ -300,7 +300,7 @@ def run_trial(
     Raises:
         ConfigError: A check is unknown, or there is no dialogue.
     """
-    plan = make_plan(config, data, reading=reading, options=options)
+    plan = plan_trial(config, data, reading=reading, options=options)
     dialogues = list(plan.dialogues.values())
     write_records(out / "versions.jsonl", dialogues)
     write_records(out / "pairs.jsonl", plan.pairs.to_dict("records"))

@@ -10,7 +10,7 @@ from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.edits import disguise, trial_edits
-from medal_judges.eval.trial.trial import make_plan, shipped_dialogues
+from medal_judges.eval.trial.trial import plan_trial, shipped_dialogues
 from medal_judges.records.labelled import LabelledDialogue
 
 OWN = TrialConfig(dialogues=0)
@@ -86,9 +86,9 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     update = {"texts": str(texts), "checks": ("thanks",), "languages": ("en",)}
-    plan = make_plan(OWN.model_copy(update=update))
+    plan = plan_trial(OWN.model_copy(update=update))
     assert set(plan.pairs.check) == {"thanks"}
     assert plan.dialogues["own-hike-en+thanks"].turns[-1].content.endswith("Thanks!")
     texts.write_text(texts.read_text(encoding="utf-8").replace("thanks:", "emoji:"))
     with pytest.raises(ConfigError, match="'emoji'"):
-        make_plan(OWN.model_copy(update={"texts": str(texts)}))
+        plan_trial(OWN.model_copy(update={"texts": str(texts)}))

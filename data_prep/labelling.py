@@ -180,7 +180,7 @@ def label_file(
     overwrite: bool = False,
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
-) -> tuple[LabellingSummary, ScoreReport]:
+) -> tuple[LabelCounts, ScoreReport]:
     """Labels the dialogues in ``file`` with ``judge``, and writes the results to the folder
     ``out``.
 
@@ -229,7 +229,7 @@ def label_file(
         dimensions = judge.dimensions
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
-    summary = LabellingSummary(dimensions, repeats)
+    summary = LabelCounts(dimensions, repeats)
     write_and_count_rows(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
@@ -249,7 +249,7 @@ def write_and_count_rows(
     checks: Mapping[str, Judgement] | None,
     judgements: Mapping[str, Judgement] | None,
     folder: Path,
-    summary: LabellingSummary,
+    summary: LabelCounts,
 ) -> None:
     """Writes each of ``rows`` to labelled.jsonl, malformed.jsonl or unlabelled.jsonl in ``folder``.
 
@@ -321,7 +321,7 @@ def _judgement_of(
     return judgement
 
 
-class LabellingSummary:
+class LabelCounts:
     """Counts of a labelling run.
 
     Attributes:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.data_prep.labelling import (
-    LabellingSummary,
+    LabelCounts,
     malformed_reasons,
     with_labels,
     with_user_check,
@@ -57,13 +57,11 @@ def test_a_row_without_a_judgement_is_refused_and_others_do_not_count(
     checks = {
         name: Judgement(name, "judge:u", {"role_confusion": 0.0}) for name in ("a", "b")
     }
+    summary = LabelCounts(ASKED)
     with pytest.raises(MedalError, match="'a'"):
-        write_and_count_rows(
-            [ROW], {"b": checks["b"]}, {}, tmp_path, LabellingSummary(ASKED)
-        )
+        write_and_count_rows([ROW], {"b": checks["b"]}, {}, tmp_path, summary)
     assert list(tmp_path.iterdir()) == []  # whole files or none
     # The judgement of a row that the file no longer has is no row.
     labels = {"a": Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 2.0})}
-    summary = LabellingSummary(ASKED)
     write_and_count_rows([ROW], checks, labels, tmp_path, summary)
     assert summary.kinds == {"labelled": 1} and len(summary.users) == 1

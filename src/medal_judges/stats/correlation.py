@@ -89,7 +89,8 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation [samples] of ``x`` and ``y``, by ``weights`` [samples, rows]."""
+    """Returns Spearman's correlation of ``x`` and ``y`` in each sample, [samples]. ``weights`` are
+    [samples, rows]."""
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 

@@ -26,9 +26,17 @@ _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
 def language_code(value: object, field: str = "lang") -> str:
-    """Returns the code of the language ``value``: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``.
-    Drops a country (``en`` for ``en_US``) but not a script (``zh-hant``). None and blank text give
-    ``und``. Raises RecordError that names ``field`` if the language is unknown."""
+    """Returns the code of a language: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``.
+
+    A country is dropped (``en`` for ``en_US``), but not a script (``zh-hant``).
+
+    Args:
+        value: Code or English name. None and blank text give ``und`` (unknown).
+        field: Name of the value in an error.
+
+    Raises:
+        RecordError: The language is unknown.
+    """
     if value is None:
         return UNKNOWN_LANGUAGE
     word = parse_text(field, value, _EXPECTED).strip().lower()
@@ -56,8 +64,12 @@ def base_language(lang: str) -> str:
 
 
 class Language(NamedTuple):
-    """A language: its English ``name``, and the English names of ``countries`` where its simulated
-    users live."""
+    """A language in which dialogues are generated.
+
+    Attributes:
+        name: English name, such as ``German``.
+        countries: English names of the countries where its simulated users live.
+    """
 
     name: str
     countries: Sequence[str]
@@ -83,8 +95,8 @@ def language(code: str) -> Language:
 
 
 def language_name(code: str) -> str:
-    """Returns the English name of a language: ``German`` for ``de``. Returns ``code`` itself if
-    configs/seeds/languages.yaml does not list it."""
+    """Returns the English name of the language ``code``: ``German`` for ``de``. Returns ``code``
+    itself if configs/seeds/languages.yaml does not list it."""
     return load_languages().get(code, Language(code, ())).name
 
 
@@ -105,8 +117,11 @@ def parse_id(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message of a dialogue. ``content`` may be empty, because some chatbots answer with
-    nothing. A number as content is read as text.
+    """One message of a dialogue.
+
+    Attributes:
+        role: ``user`` or ``assistant``.
+        content: The text. It may be empty, because some chatbots answer with nothing.
 
     >>> Turn("user", "Hi!")
     Turn(role='user', content='Hi!')
@@ -121,12 +136,17 @@ class Turn:
 class Dialogue:
     """An immutable conversation between a user and an assistant.
 
-    ``lang`` is a language code, ``und`` if unknown. ``models`` maps ``user`` and ``assistant`` to
-    the names of the speakers. ``context`` holds what a generated dialogue started from: scene,
-    persona, gender and affect (MEDAL, section 3). ``meta`` holds any other data of the user's file.
+    Roles need not alternate, and the last turn may be the user's.
 
-    Real logs are irregular, so this is allowed: one role has two turns in a row, a turn is empty,
-    or the last turn is the user's.
+    Attributes:
+        id: Name of the dialogue, unique in its file.
+        turns: The messages, in order.
+        lang: Language code, ``und`` if unknown.
+        source: Name of the data set or system that the dialogue is from.
+        models: ``user`` and ``assistant`` -> name of the speaker.
+        context: What the dialogue started from, such as ``system_prompt``, ``scene`` or
+            ``persona``.
+        meta: Any other data of the user's file.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
@@ -153,16 +173,14 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """Hash of the roles and words of all turns. Labels are joined to scores of the same hash.
+        """Hash of the roles and words of all turns, by which labels are joined to scores.
 
-        It ignores what differs between file formats: white space, composed letters, empty turns,
-        and how consecutive words of one speaker are divided into turns.
-        """
+        It ignores what differs between file formats, such as white space and empty turns."""
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:
-        """Returns the ``chat_hash`` of every prefix of the dialogue: of no turns, of the first
-        turn, of the first two turns, and so on."""
+        """Returns the ``chat_hash`` of every prefix of the dialogue [turns + 1]: of no turns, of
+        the first turn, and so on."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -185,8 +203,8 @@ class Dialogue:
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including the turn with index ``turn``, with the same id.
-        Returns the whole dialogue if ``turn`` is None."""
+        """Returns the dialogue up to and including the turn with index ``turn``. None: the whole
+        dialogue."""
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])
@@ -208,9 +226,13 @@ class Dialogue:
 
 
 def parse_dialogue_line(record: object) -> Dialogue:
-    """Returns the dialogue in ``record``, a JSON object in the form that ``Dialogue.to_record``
-    returns. Its turns are under ``dialogue`` or ``turns``. Raises RecordError that names the field
-    if one is missing or malformed. ``medal_judges.parse_dialogue`` reads other forms too."""
+    """Returns the dialogue in ``record``, a JSON object as ``Dialogue.to_record`` returns it.
+
+    ``medal_judges.parse_dialogue`` reads other forms too.
+
+    Raises:
+        RecordError: A field is missing or malformed. The error names it.
+    """
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

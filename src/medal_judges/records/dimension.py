@@ -20,13 +20,16 @@ EQUAL = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One aspect that a judge scores, with its scale from ``low`` to ``high``.
+    """One aspect of a dialogue that a judge scores, with its scale.
 
-    ``kind`` says which values the scale has. ``ordinal``: whole numbers. ``continuous``: any
-    numbers. ``binary``: 0 and 1, where the score is the probability of 1. ``good`` is the better
-    end of the scale. It is ``high`` for a dimension such as overall. It is ``low`` for an issue,
-    where 1 means that the dialogue has the issue. ``definition`` is the text that explains the
-    dimension to annotators and language models.
+    Attributes:
+        name: A name such as ``overall``.
+        kind: ``ordinal`` (whole numbers), ``continuous``, or ``binary`` (labels 0 and 1, score
+            P(1)).
+        low: Lowest value of the scale.
+        high: Highest value of the scale.
+        good: Better end: ``high`` for a quality, ``low`` for an issue such as ``unsafe``.
+        definition: Explanation for annotators and language models.
 
     >>> Dimension("overall", "ordinal", 1, 5).levels
     (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -85,8 +88,10 @@ class Dimension:
 
 def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
     """Returns the dimensions in ``entries``, a list of JSON objects with name, kind, low and high.
-    Rubrics and files of judgements hold such lists. Raises RecordError that names the field if an
-    entry is malformed or a name occurs twice."""
+
+    Raises:
+        RecordError: An entry is malformed, or a name occurs twice.
+    """
     if not isinstance(entries, list):
         expected = "a list of objects with name, kind, low and high"
         raise RecordError("dimensions", expected, entries)
@@ -105,9 +110,15 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
 def load_rubric(
     name_or_path: str | Path, names: Sequence[str] = ()
 ) -> tuple[Dimension, ...]:
-    """Returns the dimensions of the rubric ``name_or_path``, a name in configs/rubrics/ or a YAML
-    file. With ``names``, returns only the dimensions with these names, in the order of ``names``.
-    Raises ConfigError if the rubric is unknown or malformed, or lacks one of ``names``."""
+    """Returns the dimensions of a rubric, a named list of dimensions.
+
+    Args:
+        name_or_path: Name of a file in configs/rubrics/, such as ``medal``, or path of a YAML file.
+        names: Dimensions to return, in this order. By default all.
+
+    Raises:
+        ConfigError: The rubric is unknown or malformed, or lacks one of ``names``.
+    """
     entries = read_yaml(name_or_path, "rubrics").get("dimensions") or None
     try:
         dimensions = parse_dimensions(entries)
@@ -129,10 +140,13 @@ def load_rubric(
 def merge_dimensions(
     parts: Iterable[tuple[str, Iterable[Dimension]]],
 ) -> dict[str, Dimension]:
-    """Returns the dimensions of all ``parts`` by name.
+    """Returns the dimensions of several files by name.
 
-    Each part is the name of a file and the dimensions in that file. Raises MedalError if two files
-    define a dimension differently.
+    Args:
+        parts: (name, dimensions) of each file.
+
+    Raises:
+        MedalError: Two files define a dimension differently.
     """
     merged: dict[str, Dimension] = {}
     stated_in: dict[str, str] = {}

@@ -20,11 +20,13 @@ _NAMED = 5  # ids in a message
 
 
 class ScoreKey(NamedTuple):
-    """What a score rates: the dialogue with this ``id``, or the turn with index ``turn`` in it
-    (None: the whole dialogue).
+    """What a score rates: a dialogue, or one turn of it.
 
-    ``chat`` is the ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown. ``system``
-    names the compared system that the score is of, if systems are compared.
+    Attributes:
+        id: Id of the dialogue.
+        turn: Index of the turn, None for the whole dialogue.
+        chat: ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown.
+        system: The compared system, empty if systems are not compared.
     """
 
     id: str
@@ -33,21 +35,21 @@ class ScoreKey(NamedTuple):
     system: str = ""
 
     def matches(self, dialogue: Dialogue) -> bool:
-        """Returns whether the score rates this ``dialogue``, by the hash of the chat. Returns True
-        if the score has no hash."""
+        """Returns whether the score rates ``dialogue``, by the hash of its text. Returns True if
+        the score has no hash."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """The result of ``join_labels``. ``score_rows`` has one list for each label: the indices of the
-    scores that were joined to the label.
+    """The result of ``join_labels``: the scores of each label, and the labels without scores.
 
-    A label that was joined to no score is also in one of three lists. ``absent``: no score has the
-    label's id. ``of_other_chats``: scores have the id, but none is known to rate the same chat.
-    ``repeated``: scores rate the same chat, but all of them were joined to earlier labels.
-    ``by_id`` counts the scores that were joined by id alone, because the score has no hash or the
-    label has no turns.
+    Attributes:
+        score_rows: For each label, the indices of its scores.
+        of_other_chats: Labels whose id has scores, but none known to be of the same text.
+        repeated: Labels whose scores all belong to earlier labels.
+        absent: Labels whose id has no scores.
+        by_id: Number of scores that were joined by id alone, without comparing texts.
     """
 
     score_rows: list[list[int]] = field(default_factory=list)
@@ -58,8 +60,13 @@ class JoinedLabels:
 
     def notes(self, name: str) -> list[str]:
         """Returns a sentence for each reason why labels were left out or joined by id alone.
-        ``name`` is the file of the labels. Raises MedalError if the share of labels that belong to
-        other chats is above MOST_OTHER."""
+
+        Args:
+            name: File of the labels, which the sentences name.
+
+        Raises:
+            MedalError: More than 5% of the labels are of other chats than the scores.
+        """
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
         other_ids = _list_ids(self.of_other_chats)
@@ -88,12 +95,13 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds for each of ``labels`` the scores of the same chat. Their order is ignored.
+    """Finds for each of ``labels`` the ``scores`` of the same chat, by id and by hash of the text.
 
-    Files may repeat an id, and the reader then numbers it (``d1#2``). Here ``d1#2`` counts as
-    ``d1``, and the hash of the chat tells which score belongs to which label. If the score or the
-    label has no hash, a label with a repeated id is not joined. ``may_meet`` returns False for a
-    label and a score that must not be joined, such as two of different turns.
+    Without a hash the id alone decides, if it occurs once. ``d1#2``, the second ``d1`` of a file,
+    counts as ``d1``.
+
+    Args:
+        may_meet: Returns False for a label and a score of different things, such as two turns.
     """
     first_ids = _unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
@@ -128,9 +136,8 @@ def join_labels(
 
 
 def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Returns a mapping from each of ``ids``, and from each id of ``scores``, to the id without the
-    number that a reader of files added: ``d1#2`` to ``d1``. The number is dropped only if ``d1``
-    occurs too."""
+    """Returns a mapping from each id in ``ids`` and ``scores`` to the id before a reader numbered
+    it: ``d1#2`` to ``d1``. The number is dropped only if ``d1`` occurs too."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:

@@ -38,9 +38,13 @@ Unit = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A feature of a turn that moved the score towards the bad end. ``feature`` is a name in
-    ALL_FEATURES or REACTION_NAMES. ``value`` is the feature's value in this turn. ``usual`` is its
-    mean over the training turns of the same role, None if the judge stores no means."""
+    """A feature of a turn that moved the score towards the bad end.
+
+    Attributes:
+        feature: Name of the feature, from ALL_FEATURES or REACTION_NAMES.
+        value: Its value in this turn.
+        usual: Its mean over training turns of the same role, None if unknown.
+    """
 
     feature: str
     value: Number
@@ -51,14 +55,11 @@ class Cause:
 class Contributions:
     """How much each turn added to the score of one dimension.
 
-    ``turns`` has one number for each turn. A positive number raised the score, and a negative
-    number lowered it. It is 0 for a turn that the judge did not see. ``baseline`` is the value for
-    a dialogue of average training turns. For a judge without training data it is the middle of the
-    scale. ``value`` is the sum of ``baseline`` and ``turns``. ``unit`` says what these numbers are,
-    such as raw scores or logits.
-
-    ``causes`` are the features that moved the costliest turn most towards the bad end of the scale,
-    the largest effect first. Small effects are left out, so ``causes`` may be empty.
+    Attributes:
+        turns: One number a turn: positive raised the score, 0 was not seen by the judge.
+        baseline: Value for a dialogue of average training turns, or the middle of the scale.
+        unit: What the numbers are, such as ``score`` or ``logit``.
+        causes: Features that made the costliest turn bad, the largest effect first.
     """
 
     turns: tuple[Number, ...]
@@ -68,12 +69,16 @@ class Contributions:
 
     @property
     def value(self) -> float:
+        """The sum of ``baseline`` and ``turns``, from which the score is computed."""
         return self.baseline + math.fsum(self.turns)
 
     def costliest_turn(self, good: Literal["low", "high"]) -> int | None:
-        """Returns the index of the turn that moved the score most towards the bad end. Of equal
-        turns it is the first. ``good`` is the better end of the scale. Returns None if no turn
-        moved the score towards the bad end."""
+        """Returns the index of the turn that moved the score most towards the bad end, None if none
+        did.
+
+        Args:
+            good: Better end of the scale.
+        """
         sign = -1 if good == "high" else 1
         costs = [sign * move for move in self.turns]
         most = max(costs, default=0.0)
@@ -83,6 +88,7 @@ class Contributions:
 
 
 def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns ``details`` unchanged. Raises ValueError if an interval does not have two ends."""
     for detail in details.values():
         if len(detail.get("interval", "ab")) != 2:
             raise ValueError("expected an interval of two numbers: [lowest, highest]")
@@ -90,8 +96,7 @@ def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 
 
 def filled_details(**values: Any) -> dict[str, Any]:
-    """Returns ``values`` as a dict, without those that are None or empty. Tuples become lists, as
-    in JSON."""
+    """Returns ``values`` as ``details`` of a Judgement, without those that are None or empty."""
     details = {}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -105,39 +110,43 @@ def filled_details(**values: Any) -> dict[str, Any]:
 class Judgement:
     """A judge's scores of a dialogue, or of one of its assistant turns.
 
-    - ``turn``: the index of the scored turn, None for the whole dialogue.
-    - ``scores``: dimension -> number on its scale (binary: probability of label 1), or None.
-    - ``failure``: why a score is None. ``transient``: the reason may pass (a server is down, a cost
-      limit is reached), so the same command scores the row again.
-    - ``distributions``: the probability of each level of an ordinal or binary dimension.
-    - ``contributions``: how much each turn added to a score.
-    - ``truncated_turns``: number of turns that did not fit into the judge's context window.
-      ``cut_turns``: number of turns of which only a part fitted.
-      ``left_out_turns``: number of turns that the judge's settings leave out.
-      ``shortened_turns``: number of turns of which the judge read a summary.
-    - ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers.
-      ``cached_tokens`` counts prompt tokens from the backend's cache. ``seconds`` is the time of
-      the model. ``money`` is in US dollars.
-    - ``unknown_language``: the dialogue's language, if the judge does not support it.
-      ``detected_language``: the dialogue's language, if it was detected.
-    - ``meta``: metadata copied from the dialogue (``--keep``).
-    - ``chat``: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
-      ``input``: a hash of everything the judge read, by which ``medal score`` finds changed chats.
-    - ``reading``: the options with which the chats were read, on the first line of a file.
-    - ``dimensions``: name, scale and better end of each score. In a file, a line has them only if
-      they differ from the line before.
-    - ``details``: dimension -> further facts, by these names:
+    Attributes:
+        id: Id of the dialogue.
+        judge: Signature of the judge (its name, weights and settings), such as ``judge:length``.
+        scores: Dimension -> number on its scale (binary: probability of label 1), or None.
+        turn: Index of the scored turn, None for the whole dialogue.
+        distributions: Dimension (ordinal or binary) -> probability of each level [levels].
+        explanation: Reasons in words, if the judge gives any.
+        failure: Why a score is None.
+        truncated_turns: Number of turns that did not fit into the context window.
+        cut_turns: Number of turns of which only a part fitted.
+        usage: Amounts such as ``tokens``, ``cached_tokens``, ``seconds`` and ``money`` (US
+            dollars).
+        contributions: Dimension -> how much each turn added to its score.
+        transient: Whether the failure may pass, as when a server is down.
+        details: Dimension -> further facts, as below.
+        left_out_turns: Number of turns that the judge's settings leave out.
+        shortened_turns: Number of turns of which the judge read a summary.
+        unknown_language: The dialogue's language, if the judge does not support it.
+        detected_language: The dialogue's language, if it was detected.
+        chat: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined.
+        input: Hash of everything that the judge read, by which changed chats are found.
+        meta: Metadata copied from the dialogue (``--keep``).
+        reading: Options with which the file of chats was read.
+        dimensions: Name, scale and better end of each score.
 
-        value: the number in the answer (the mean, if the question was asked several times)
-        expected, spread: mean and standard deviation of the distribution over ratings
-        interval: [low, high], between which 9 in 10 human ratings of such a dialogue are
-        mass: the probability of all ratings together, before normalisation
-        samples: the number of answers in which ratings were counted
-        raw: the judge's number before it was mapped onto the scale
-        selected: the number of follow-ups that every selection run chose (0: all are used)
-        parsed: how the answer was read
-        repeats: the number in each answer, if the question was asked several times
-        members: the scores by the members of a hybrid
+    Facts in ``details``:
+
+    - ``value``: number in the answer (the mean, if the question was asked several times)
+    - ``expected``, ``spread``: mean and standard deviation of the distribution over ratings
+    - ``interval``: [low, high], between which 9 in 10 human ratings of such a dialogue are
+    - ``mass``: probability of all ratings together, before normalisation
+    - ``samples``: number of answers in which ratings were counted
+    - ``raw``: the judge's number before it was mapped onto the scale
+    - ``selected``: number of follow-ups that every selection run chose (0: all are used)
+    - ``parsed``: how the answer was read
+    - ``repeats``: number in each answer, if the question was asked several times
+    - ``members``: scores by the members of a hybrid judge
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
@@ -177,9 +186,12 @@ class Judgement:
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
-        """Returns the judgement as a JSON object. Empty optional fields are left out. ``before``
-        are the dimensions of the previous line. If the judgement has the same dimensions,
-        ``dimensions`` is left out."""
+        """Returns the judgement as a JSON object, one line of a file, without empty optional
+        fields.
+
+        Args:
+            before: Dimensions of the previous line. Equal ones are left out.
+        """
         record = {name: getattr(self, name) for name in _ALWAYS}
         record |= {
             name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)
@@ -201,9 +213,15 @@ def empty_judgement(
     reason: str,
     turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement by ``judge`` without scores: each of ``dimensions`` has None. ``reason``
-    is its ``failure``. ``turn`` is the index of the turn to score, which is the last turn of
-    ``dialogue``. None: the whole dialogue."""
+    """Returns a judgement without scores, for a dialogue or a turn that could not be scored.
+
+    Args:
+        dialogue: The dialogue, up to the turn to score.
+        judge: Signature of the judge, such as ``judge:length``.
+        dimensions: The dimensions whose scores are None.
+        reason: Why there are no scores, the judgement's ``failure``.
+        turn: Index of the turn to score, None for the whole dialogue.
+    """
     return Judgement(
         dialogue.id,
         judge,
@@ -216,9 +234,14 @@ def empty_judgement(
 
 
 def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judgement:
-    """Returns the judgement in ``record``, a JSON object. Ignores unknown fields. ``before`` are
-    the dimensions of the previous line, which a record without dimensions gets. Raises RecordError
-    that names the field if one is missing or malformed."""
+    """Returns the judgement in ``record``, a JSON object. Unknown fields are ignored.
+
+    Args:
+        before: Dimensions of the previous line, for a record without its own.
+
+    Raises:
+        RecordError: A field is missing or malformed. The error names it.
+    """
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
@@ -231,9 +254,10 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
 
 
 def judgement_parser() -> Callable[[object], Judgement]:
-    """Returns a function that parses the lines of one file. Call it for each line, in order. A line
-    without dimensions gets the dimensions of the previous line. The function raises RecordError if
-    a line is not a judgement."""
+    """Returns a function that parses the lines of one file of judgements, one after another.
+
+    A line without dimensions gets the dimensions of the line before. The function raises
+    RecordError for a bad line."""
     before: tuple[Dimension, ...] = ()
 
     def parse_next(record: object) -> Judgement:
@@ -250,8 +274,10 @@ def to_records(
 ) -> Iterator[dict[str, Any]]:
     """Yields ``judgements`` as JSON objects, one for each line of a file.
 
-    A line holds its dimensions only if they differ from the line before. ``before``: the dimensions
-    of the line that precedes these lines, empty at the start of a file.
+    A line holds its dimensions only if they differ from the line before.
+
+    Args:
+        before: Dimensions of the line before the first one, empty at the start of a file.
     """
     for judgement in judgements:
         yield judgement.to_record(before)

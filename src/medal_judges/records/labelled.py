@@ -21,11 +21,15 @@ Scale = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """The annotators' values for a dialogue (``turn`` is None) or for one of its turns.
+    """The values that annotators gave a dialogue, or one of its turns, for one dimension.
 
-    ``values``: one number per annotator, None if the annotator gave none. ``scale``: the lowest and
-    the highest allowed value, None if the source names none. ``aggregated``: whether the source
-    released a mean or a vote in place of the annotators' values.
+    Attributes:
+        dialogue_id: Id of the dialogue.
+        turn: Index of the rated turn, None for the whole dialogue.
+        dimension: The rated aspect, such as ``overall``.
+        values: One number per annotator [annotators], None if the annotator gave none.
+        scale: (lowest, highest) allowed value, None if the source names none.
+        aggregated: Whether ``values`` holds a released mean or vote instead.
 
     >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
     >>> mean(rating)
@@ -41,6 +45,7 @@ class Rating:
 
     @property
     def given_values(self) -> tuple[float, ...]:
+        """The ``values`` that are not None."""
         return tuple(v for v in self.values if v is not None)
 
 
@@ -52,8 +57,8 @@ def mean(rating: Rating) -> float | None:
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Maps ``value`` linearly from the scale ``source`` to the scale ``target``, without rounding
-    (ORALIS, Equation 1)."""
+    """Maps ``value`` linearly from the scale ``source`` (lowest, highest) to the scale ``target``,
+    without rounding (ORALIS, Equation 1)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
@@ -61,8 +66,14 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def hash_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """Returns the split of ``key``: ``train``, ``validation`` or ``test``. The split depends only
-    on a hash of ``key`` and ``seed``. ``shares`` are the expected shares of the three splits."""
+    """Returns the split of ``key``: ``train``, ``validation`` or ``test``. Equal keys and seeds
+    give the same split.
+
+    Args:
+        key: Text that names a row or a group of rows.
+        seed: Another seed gives another division.
+        shares: Expected shares of the three splits.
+    """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
     if point < shares[0]:
@@ -90,13 +101,17 @@ Range = Annotated[tuple[Number, Number], AfterValidator(_require_order)]
 
 @dataclass(frozen=True, slots=True)
 class LabelledDialogue:
-    """A dialogue with its labels, which is one line of a labelled file.
+    """A dialogue with its labels: one line of a labelled file.
 
-    At level ``turn`` the labels rate the last turn of ``dialogue``. ``labels`` maps a dimension to
-    one value per annotator. The values are on the source's scales, which ``scales`` holds. Rows
-    that were made from one conversation have the same ``group``, in every file. Rows of a group are
-    in the same split, and statistics treat them as one cluster. ``extra`` holds the other fields of
-    the line.
+    Attributes:
+        dialogue: The dialogue. At level ``turn`` it ends with the rated turn.
+        labels: Dimension -> one value per annotator [annotators], None if missing.
+        scales: Dimension -> (lowest, highest) value of its labels, None if unknown.
+        level: What the labels rate: the ``dialogue``, or its last ``turn``.
+        split: A name such as ``train`` or ``test``, None if not decided.
+        group: Name shared by rows of one conversation, which stay in one split.
+        aggregated: Whether a label is a mean or a vote over annotators.
+        extra: Other fields of the line.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
@@ -162,11 +177,13 @@ KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue in ``record``, a JSON object in the form that
-    ``LabelledDialogue.to_record`` returns. A row without ``group`` gets its own id as group.
+    """Returns the labelled dialogue in ``record``, a JSON object as ``LabelledDialogue.to_record``
+    returns it.
 
-    Raises RecordError that names the field if one is missing or malformed, or if a label is outside
-    its scale.
+    A row without ``group`` gets its own id as group.
+
+    Raises:
+        RecordError: A field is missing or malformed, or a label is outside its scale.
     """
     dialogue = parse_dialogue_line(record)
     assert isinstance(record, dict)  # parse_dialogue_line raises for anything else

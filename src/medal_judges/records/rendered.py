@@ -6,9 +6,14 @@ from typing import NamedTuple
 
 
 class RenderedDialogue(NamedTuple):
-    """A dialogue as the input of a neural network: the ``text`` of the turns that fit into its
-    context window, and the token ``ids`` of this text. ``dropped`` counts the turns that do not
-    fit. ``cut`` counts the turns of which only a part fits."""
+    """A dialogue as the input of a neural network.
+
+    Attributes:
+        text: The turns that fit into the context window, as one text.
+        ids: Token ids of ``text`` [tokens].
+        dropped: Number of turns that do not fit.
+        cut: Number of turns of which only a part fits.
+    """
 
     text: str
     ids: list[int]

@@ -12,10 +12,23 @@ from medal_judges.errors import MedalError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The settings that a score depends on, stored with every score. A setting that does not apply
-    is None.
+    """The settings that a score depends on, stored with every score.
 
-    Signatures are published, so they hold no paths and no secrets.
+    A setting that does not apply is None. Signatures are published, so they hold no paths and no
+    secrets.
+
+    Attributes:
+        judge: Name of the judge.
+        revision: Hash of the weights or settings.
+        base: Model that the judge is built on, such as a Hub id.
+        prompt: Hash of the prompts.
+        rubric: Hash of the scored dimensions.
+        dtype: Number format of the weights, such as ``bf16``.
+        truncation: What is left out of a long dialogue.
+        data: Data set of a benchmark.
+        dimension: Scored dimension of a benchmark.
+        seed: Seed of the training or the sampling.
+        version: Version of this package.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0
@@ -50,9 +63,13 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Returns the signature whose text form (``judge:length|seed:0``) is ``text``. Ignores
-        unknown keys, which a newer version may have written. A ``text`` without a ``judge:`` pair
-        is taken as the judge's name. Raises MedalError if the seed is not a whole number."""
+        """Returns the signature whose text form is ``text``, such as ``judge:length|seed:0``.
+
+        Unknown keys are ignored. A text without ``judge:`` is taken as the judge's name.
+
+        Raises:
+            MedalError: The seed is not a whole number.
+        """
         pairs: dict[str, Any] = dict(
             part.split(":", 1) for part in text.split("|") if ":" in part
         )
@@ -68,8 +85,7 @@ class Signature:
 
 
 def content_hash(value: object) -> str:
-    """Returns the first 12 hex digits of the SHA-256 of ``value``. Bytes are hashed as they are,
-    any other value as JSON with sorted keys."""
+    """Returns a hash of ``value`` (bytes, or a value that is written as JSON): 12 hex digits."""
     if not isinstance(value, bytes):
         value = json.dumps(
             value, sort_keys=True, ensure_ascii=False, default=str

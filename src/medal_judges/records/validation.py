@@ -42,11 +42,16 @@ Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]
 
 
 def parse(kind: type[T], record: object, field: str = "") -> T:
-    """Returns the JSON object ``record`` as an instance of the dataclass ``kind``. Absent and null
-    fields get their defaults. ``field`` is the path of ``record`` within a larger object, for
-    errors.
+    """Returns the JSON object ``record`` as an instance of the dataclass ``kind``, with validated
+    fields.
 
-    Raises RecordError that names the field if one is missing, malformed or unknown.
+    Absent and null fields get their defaults.
+
+    Args:
+        field: Path of ``record`` within a larger object, for errors.
+
+    Raises:
+        RecordError: A field is missing, malformed or unknown. The error names it.
     """
     adapter, names, required = _validator_and_fields(cast(Hashable, kind))
     if not isinstance(record, Mapping):
@@ -71,7 +76,7 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
 @cache
 def _validator_and_fields(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
     """Returns the validator of the dataclass ``kind``, the names of all its fields, and the names
-    of its fields without a default."""
+    of its required fields."""
     names = []
     required = set()
     for field in fields(kind):
@@ -85,9 +90,15 @@ def _validator_and_fields(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[s
 
 
 def parse_number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float. Raises RecordError if it is not an int or a float, is NaN, or
-    is not between -LARGEST and LARGEST. A boolean does not count as a number. The error names
-    ``field`` and what was ``expected``."""
+    """Returns ``value`` as a float.
+
+    Args:
+        field: Name of the value in an error.
+        expected: What an error says is expected.
+
+    Raises:
+        RecordError: ``value`` is no int or float, is NaN, or is not between -LARGEST and LARGEST.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     if not abs(value) < LARGEST:
@@ -96,8 +107,15 @@ def parse_number(field: str, value: object, expected: str = "a finite number") -
 
 
 def parse_text(field: str, value: object, expected: str = "a text") -> str:
-    """Returns ``value`` if it is a text that UTF-8 can encode. The text may be empty. Raises
-    RecordError for any other value. The error names ``field`` and what was ``expected``."""
+    """Returns ``value`` if it is a text that UTF-8 can encode. The text may be empty.
+
+    Args:
+        field: Name of the value in an error.
+        expected: What an error says is expected.
+
+    Raises:
+        RecordError: ``value`` is no text, or holds half a surrogate pair.
+    """
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
     if _SURROGATE.search(value):
@@ -106,8 +124,8 @@ def parse_text(field: str, value: object, expected: str = "a text") -> str:
 
 
 def as_text(value: object) -> Any:
-    """Returns a number or a boolean as the text that CSV files hold: ``2`` for 2.0, ``true`` for
-    True. Returns any other value unchanged."""
+    """Returns ``value`` as text if it is a number or a boolean: ``2`` for 2.0, ``true`` for True.
+    Returns any other value unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -118,9 +136,14 @@ def as_text(value: object) -> Any:
 
 
 def require_valid_text(value: object, field: str = "") -> None:
-    """Raises RecordError if a text in ``value``, a JSON value, holds half a surrogate pair. JSON
-    can escape it, but UTF-8 and tokenizers cannot encode it. The error names the path of the text,
-    which starts with ``field``."""
+    """Raises an error if the JSON value ``value`` holds text that UTF-8 cannot encode.
+
+    Args:
+        field: Path of ``value`` within a larger object, for errors.
+
+    Raises:
+        RecordError: A text holds half a surrogate pair. The error names its path.
+    """
     if isinstance(value, str):
         parse_text(field, value)
     elif isinstance(value, Mapping):

@@ -24,7 +24,7 @@ _INPUTS: list[Path] = []  # files that the running command reads; see protected_
 
 
 class PicklableLock:
-    """A reentrant thread lock, for objects that are pickled or forked. The copy has a new lock,
+    """A reentrant thread lock for objects that are pickled or forked. The copy has a new lock,
     which nobody holds."""
 
     def __init__(self) -> None:
@@ -41,25 +41,26 @@ class PicklableLock:
 
 
 def cache_folder() -> Path:
-    """Returns the folder for files that can be computed or downloaded again. It is
-    $MEDAL_JUDGES_CACHE, or ~/.cache/medal_judges if that is not set."""
+    """Returns the folder for files that can be computed or downloaded again:
+    ``$MEDAL_JUDGES_CACHE``, by default ``~/.cache/medal_judges``."""
     return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/medal_judges").expanduser()
 
 
 def data_folder() -> Path | None:
-    """Returns the folder $MEDAL_JUDGES_DATA, None if that is not set."""
+    """Returns the folder of data sets, ``$MEDAL_JUDGES_DATA``, or None if that is not set."""
     value = os.environ.get(DATA_VARIABLE)
     return Path(value) if value else None
 
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``target``, where the caller creates a file or a folder. When
-    the context ends, the new file or folder replaces ``target`` in one step.
+    """Yields a temporary path that replaces ``target`` in one step when the context ends.
 
-    After an error, or if nothing was created, ``target`` is unchanged and the temporary path is
-    removed. Creates the parent folders of ``target``. Raises ConfigError if ``target`` is a file
-    that the running command reads.
+    The caller creates a file or a folder at the temporary path. After an error, or if it creates
+    nothing, ``target`` stays unchanged.
+
+    Raises:
+        ConfigError: ``target`` is a device, a pipe or a file that the running command reads.
     """
     target = Path(target)
     if target.exists():
@@ -88,8 +89,9 @@ def _remove(path: Path) -> None:
 
 
 def _swap_names(partial: Path, target: Path) -> None:
-    """Swaps the names of two folders, because a rename cannot replace a folder that is not empty.
-    Does it in one step if the system can, so that a kill never leaves ``target`` missing."""
+    """Swaps the names of the folders ``partial`` and ``target``, in one step if the system can."""
+    # A rename cannot replace a folder that is not empty. In one step, a kill never leaves
+    # ``target`` missing.
     names = os.fsencode(partial), os.fsencode(target)
     rename = None
     if os.name == "posix":
@@ -103,10 +105,10 @@ def _swap_names(partial: Path, target: Path) -> None:
 
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:
-    r"""Writes ``content`` to ``target`` and returns its path. After a crash, ``target`` is either
-    complete or unchanged. Text is written as UTF-8. Half a surrogate pair, which UTF-8 cannot
-    encode, is written as \udXXX."""
+    """Writes ``content`` to ``target`` and returns its path. After a crash, ``target`` is either
+    complete or unchanged."""
     if isinstance(content, str):
+        # Half a surrogate pair, which UTF-8 cannot encode, becomes \udXXX.
         content = content.encode("utf-8", "backslashreplace")
     with atomic_path(target) as partial:
         partial.write_bytes(content)
@@ -114,8 +116,13 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 def write_json(target: str | Path, record: object) -> Path:
-    """Writes ``record`` to ``target`` as JSON and returns its path. After a crash, ``target`` is
-    either complete or unchanged. Raises ValueError for NaN."""
+    """Writes ``record`` to the file ``target`` as JSON and returns its path.
+
+    After a crash, ``target`` is either complete or unchanged.
+
+    Raises:
+        ValueError: ``record`` holds NaN or infinity.
+    """
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False)
     return atomic_write(target, text + "\n")
 
@@ -136,12 +143,15 @@ def read_json_if_there(path: Path, otherwise: Any) -> Any:
 def output_lock(
     out: str | Path, *, folder: bool = False, wait: bool = False
 ) -> Iterator[None]:
-    """Locks ``out`` during the context, so that no other run writes to it.
+    """Locks the output ``out`` during the context, so that no other run writes to it.
 
-    ``out`` is a file, or a folder that is replaced as a whole. With ``folder``, ``out`` is a folder
-    in which single files are written. It is created. ``wait`` says what happens if another run
-    holds the lock, even on another machine that shares the disk. With ``wait`` this call waits.
-    Without it, it raises MedalError. If a process dies, the system releases its lock.
+    Args:
+        out: A file, or a folder that is replaced as a whole.
+        folder: Whether ``out`` is a folder in which single files are written. It is created.
+        wait: Whether to wait while another run holds the lock.
+
+    Raises:
+        MedalError: Another run holds the lock, and ``wait`` is false.
     """
     target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target.with_name(f".{target.name}.lock")
@@ -176,9 +186,12 @@ def output_lock(
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Returns ``folder``, which is built if it does not exist. ``build`` is then called with a
-    temporary folder to fill, and this folder is renamed to ``folder``. Only one process builds.
-    Others wait for it."""
+    """Returns ``folder``, after building it if it does not exist. Only one process builds, and
+    others wait for it.
+
+    Args:
+        build: Fills a temporary folder, which then becomes ``folder``.
+    """
     if folder.is_dir():
         return folder
     with output_lock(folder, wait=True):
@@ -190,9 +203,15 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
-    """Raises ConfigError if writing to ``out`` would replace a device, a pipe, or a file that the
-    running command reads. Finds also a symbolic or hard link to a file that is read. ``option`` is
-    the name of ``out`` in the error."""
+    """Refuses an output that would replace a device, a pipe or an input of the running command.
+
+    Args:
+        out: The output, a file or a folder. A link to an input is refused too.
+        option: What the error calls the output, such as ``--out``.
+
+    Raises:
+        ConfigError: ``out`` is such an output.
+    """
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
     # /dev/stdout and /dev/fd/1 are links that a file would replace.
@@ -212,9 +231,10 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
 
 @contextmanager
 def protected_inputs(*inputs: str | Path) -> Iterator[None]:
-    """Protects ``inputs``, the files that a command reads, during the context. ``require_safe_out``
-    and atomic writes then raise ConfigError instead of replacing one of them. Inputs that are not
-    files (the name of a source, standard input) are ignored."""
+    """Refuses to replace one of ``inputs``, the files that a command reads, during the context.
+
+    ``require_safe_out`` and all atomic writes then raise ConfigError for such an output. Inputs
+    that are not files, such as standard input, are ignored."""
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

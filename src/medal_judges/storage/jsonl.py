@@ -31,10 +31,16 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
-    """Opens the file ``path`` as UTF-8 text. A name that ends in .gz means gzip.
+    """Opens the file ``path`` as UTF-8 text. A name that ends in ``.gz`` means gzip.
 
-    In mode "r" a byte-order mark is dropped. Bytes that are not UTF-8 become surrogates, so that an
-    error can name their line. Raises DataError if there is no such file or it cannot be opened.
+    Bytes that are not UTF-8 are read as surrogates (invalid characters), so that an error can name
+    their line.
+
+    Args:
+        mode: Read, write or append, as for ``open``.
+
+    Raises:
+        DataError: The file does not exist or cannot be opened.
     """
     how: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"}
     if mode == "r":
@@ -53,9 +59,8 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
 class Gzip(gzip.GzipFile):
     """A gzip file that refuses to unpack far more than it holds.
 
-    Up to 4 MB are always read. Beyond that, the text may be at most a hundred times as long as the
-    packed data read so far. Otherwise a file of a few kilobytes could keep a reader busy for hours.
-    """
+    Up to 4 MB are always read. Beyond that, the text may be at most 100 times as long as the packed
+    data read so far."""
 
     fileobj: Any
 
@@ -68,8 +73,8 @@ class Gzip(gzip.GzipFile):
 
 
 def standard_input() -> IO[bytes]:
-    """Returns standard input as a binary stream. Does not use sys.stdin.buffer: while a thread
-    waits for that, the interpreter aborts when it exits."""
+    """Returns standard input as a binary stream."""
+    # While a thread waits for sys.stdin.buffer, the interpreter aborts when it exits.
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except (AttributeError, OSError):  # in memory, as in a test or a notebook
@@ -77,10 +82,14 @@ def standard_input() -> IO[bytes]:
 
 
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Yields one value for each line in the file ``path``: the result of ``parse``, called with the
-    JSON value of the line. Blank lines are skipped.
+    """Yields ``parse(value)`` for the JSON value of each line in the file ``path``. Blank lines are
+    skipped.
 
-    Raises DataError with file and line number if a line is bad or the compressed data is damaged.
+    Args:
+        parse: Converts a JSON value. It raises RecordError for a bad one.
+
+    Raises:
+        DataError: A line is bad, or the file is missing or damaged. The error names the line.
     """
     number = 0
     with open_text(path) as stream:
@@ -93,8 +102,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``, each cut to LONGEST_LINE + 1 characters. So a caller
-    recognises a line that is too long, and a small compressed file cannot fill the memory."""
+    """Yields the lines of ``stream``, each cut to LONGEST_LINE + 1 characters, so that no line
+    fills the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -102,8 +111,13 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
-    """Returns the DataError for a damaged file ``path``, of which ``number`` lines or rows could be
-    read."""
+    """Returns the DataError for a damaged file.
+
+    Args:
+        path: The file.
+        number: Number of lines or rows that could be read.
+        error: What reading raised.
+    """
     hint = "The file is damaged from here on. Download or create it again"
     return DataError(
         path, number + 1, f"cannot be read any further: {error}", hint=hint
@@ -118,9 +132,18 @@ def parse_line(
     *,
     hint: str = _HINT,
 ) -> T:
-    """Returns the result of ``parse``, called with the JSON value of ``line``. Raises DataError if
-    the line is too long, is not valid JSON, or is refused by ``parse``. The error names the file
-    ``path`` and the line ``number``, and ends with ``hint``."""
+    """Returns ``parse(value)`` for the JSON value of one line of a file.
+
+    Args:
+        path: The file, which an error names.
+        number: Number of the line from 1, which an error names.
+        line: Text of the line.
+        parse: Converts a JSON value. It raises RecordError for a bad one.
+        hint: Last sentence of an error: what to do.
+
+    Raises:
+        DataError: The line is too long, is not valid JSON, or is refused by ``parse``.
+    """
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         raise DataError(
             path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint
@@ -136,11 +159,13 @@ def parse_line(
 
 
 def parse_json(line: str, *, nan_is_null: bool = False) -> object:
-    """Returns the value of the JSON text ``line``. With ``nan_is_null``, NaN and infinity become
-    None.
+    """Returns the value of the JSON text ``line``.
 
-    Raises RecordError if the text is not strict JSON, or if an object has a key twice. json.loads
-    would keep only the last value of such a key.
+    Args:
+        nan_is_null: Whether NaN and infinity become None instead of an error.
+
+    Raises:
+        RecordError: The text is not valid JSON, or an object has a key twice.
     """
 
     def refuse(name: str) -> None:
@@ -167,9 +192,17 @@ def parse_json(line: str, *, nan_is_null: bool = False) -> object:
 
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
-    """Writes one JSON line for each of ``records`` to ``path`` and returns the number of lines. The
-    file appears complete or not at all. Creates parent folders. Raises RecordError for NaN,
-    infinity and text that UTF-8 cannot encode."""
+    """Writes one JSON line for each of ``records`` to the file ``path``, and returns the number of
+    lines.
+
+    The file appears complete or not at all.
+
+    Args:
+        records: Dicts, or objects with ``to_record``.
+
+    Raises:
+        RecordError: A record holds NaN, infinity or text that UTF-8 cannot encode.
+    """
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:
@@ -179,10 +212,13 @@ def write_records(path: str | Path, records: Iterable[Line]) -> int:
 
 
 def json_line(record: Line) -> str:
-    """Returns the JSON line of ``record``, with its line break. ``record`` is a dict, or an object
-    with ``to_record``.
+    """Returns ``record`` as a line of JSON, with its line break.
 
-    Raises RecordError for NaN, infinity and text that UTF-8 cannot encode.
+    Args:
+        record: A dict, or an object with ``to_record``.
+
+    Raises:
+        RecordError: ``record`` holds NaN, infinity or text that UTF-8 cannot encode.
     """
     data = record if isinstance(record, Mapping) else record.to_record()
     try:
@@ -195,12 +231,14 @@ def json_line(record: Line) -> str:
 
 
 class Journal:
-    """An append-only JSONL file, from which a long run resumes.
+    """An append-only JSONL file, from which an interrupted run resumes.
 
-    ``run`` is a mapping of everything that determines the result of the run. The first line stores
-    it, so that no other run can resume the file. Each record is written as soon as it is known, so
-    a kill loses at most the line that is being written. Readers ignore a half-written line, and the
-    next ``append`` cuts it off. Only one process may append at a time.
+    Only one process may append at a time. Readers ignore a half-written last line.
+
+    Attributes:
+        path: The file.
+        run: All that determines the result of the run, stored in the first line. None stores
+            nothing.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
@@ -221,16 +259,23 @@ class Journal:
                 start += len(line)
 
     def parse_lines(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
-        """Yields (bytes of the line, result of ``parse`` for its JSON value) for each complete line
-        that is not blank. Raises DataError with file and line number if a line is bad."""
+        """Yields (bytes of the line, ``parse(value)`` for its JSON value) for each complete line
+        that is not blank.
+
+        Raises:
+            DataError: A line is not valid JSON or is refused by ``parse``.
+        """
         for number, (_, line) in enumerate(self.offsets_and_lines(), 1):
             text = line.decode("utf-8", "surrogateescape")
             if text.strip():
                 yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """Yields the result of ``parse``, called with the JSON value, for each complete line that
-        is not blank. Raises DataError with file and line number if a line is bad."""
+        """Yields ``parse(value)`` for the JSON value of each complete line that is not blank.
+
+        Raises:
+            DataError: A line is not valid JSON or is refused by ``parse``.
+        """
         for _, record in self.parse_lines(parse):
             yield record
 
@@ -243,12 +288,15 @@ class Journal:
             return
 
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
-        """Writes one JSON line for each of ``records``, which are dicts or objects with
-        ``to_record``.
+        """Appends one JSON line for each of ``records``. If that fails, the file stays unchanged.
 
-        With ``sync``, returns when the lines are on the disk. Without it, the system writes them
-        later, and a power cut can lose them. If a write fails (OSError: the disk is full), the file
-        is unchanged.
+        Args:
+            records: Dicts, or objects with ``to_record``.
+            sync: Whether to wait until the lines are on the disk. Without it, a power cut can lose
+                them.
+
+        Raises:
+            OSError: The lines cannot be written, for example to a full disk.
         """
         lines = list(map(json_line, records))
         if not lines:
@@ -280,8 +328,8 @@ class Journal:
 
 
 def _cut_half_line(stream: IO[bytes], size: int) -> int:
-    """Cuts off everything after the last line break of a file of ``size`` bytes. Returns the new
-    size."""
+    """Removes a half-written last line from ``stream``, a file of ``size`` bytes, and returns the
+    new size."""
     stream.seek(max(0, size - 1))
     if stream.read(1) not in (b"", b"\n"):
         stream.seek(0)

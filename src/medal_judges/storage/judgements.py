@@ -38,9 +38,8 @@ _NUMBERS = ("scores", "interval", "usage")
 
 
 def jsonl_path(path: str | Path) -> Path:
-    """Returns the path of the JSONL file that holds the judgements of ``path``. For a table
-    ``scores.csv`` it is ``scores.csv.jsonl`` beside it. A ``path`` that is not a table is returned
-    unchanged."""
+    """Returns the JSONL file that holds the judgements of ``path``: ``scores.csv.jsonl`` for the
+    table ``scores.csv``. Any other ``path`` is returned unchanged."""
     path = Path(path)
     if path.suffix in TABLES:
         return path.with_name(f"{path.name}.jsonl")
@@ -48,9 +47,15 @@ def jsonl_path(path: str | Path) -> Path:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether the file ``path`` holds judgements, which its first line shows. For a table,
-    the JSONL file beside it is read. Returns False if the file to read is missing or is not JSONL.
-    Raises DataError if it is empty."""
+    """Returns whether the first line of the file ``path`` is a judgement (the scores of one
+    dialogue).
+
+    For a table, the JSONL file beside it is read. A file that is missing or not JSONL holds no
+    judgements.
+
+    Raises:
+        DataError: The file is empty.
+    """
     try:
         record = next(read_records(jsonl_path(path), lambda record: record), "")
     except DataError:
@@ -62,11 +67,13 @@ def holds_judgements(path: str | Path) -> bool:
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Yields the judgements in the file ``path``, one at a time. For a table, reads the JSONL file
-    beside it.
+    """Yields the judgements (scores of one dialogue each) in the file ``path``.
 
-    Raises DataError that names file and row in these cases: the file is missing, a line is not a
-    judgement, two rows have the same id and turn.
+    For a table such as ``scores.csv``, the JSONL file beside it is read.
+
+    Raises:
+        DataError: The file is missing, a line is not a judgement, or two rows have the same id and
+            turn.
 
     >>> from medal_judges import read_judgements, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -89,8 +96,10 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
 
 
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
-    """Writes ``judgements`` to the file ``path`` and returns their number. The ending selects the
-    format: .parquet, .csv, or JSON lines for any other. The file appears complete or not at all.
+    """Writes ``judgements`` to the file ``path``, complete or not at all, and returns their number.
+
+    Args:
+        path: The ending selects the format: ``.parquet``, ``.csv``, or JSON lines for any other.
 
     >>> from medal_judges import Judge, read_dialogues, write_judgements
     >>> judge = Judge.from_pretrained("length")
@@ -120,8 +129,11 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the judgements in the file ``path`` as a table. ``to_frame`` explains its columns.
-    Raises DataError if the file is missing or a line is not a judgement.
+    """Returns the judgements in the file ``path`` as a pandas table with the columns of
+    ``to_frame``.
+
+    Raises:
+        DataError: The file is missing, or a line is not a judgement.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -132,8 +144,8 @@ def read_frame(path: str | Path) -> DataFrame:
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the cells of one row of the table, for ``judgement``. They are grouped by kind: kind
-    of column -> name of column -> value."""
+    """Returns the table cells of ``judgement``: kind of column (an entry of _KINDS) -> name of
+    column -> value."""
     interval = {}
     for name, details in judgement.details.items():
         if ends := details.get("interval"):
@@ -149,14 +161,18 @@ def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
-    """Returns a table with one row for each of ``judgements``. Its columns are id, turn, judge, the
-    score and interval of each dimension (``overall``, ``overall.low``, ``overall.high``), failure,
-    usage and metadata. Columns without values are left out.
+    """Returns ``judgements`` as a pandas table with one row each.
 
-    The DataFrame's ``attrs`` describe the columns. ``attrs["dimensions"]`` maps each dimension to
-    the column of its scores. ``attrs["meta"]`` maps each field of metadata to its column.
-    ``attrs["rubric"]`` lists the name, kind, low, high, good and definition of each dimension.
-    Raises MedalError if two judgements define a dimension differently.
+    Its columns are ``id``, ``turn``, ``judge``, the score of each dimension (``overall``) with its
+    interval (``overall.low``, ``overall.high``), ``failure``, usage and metadata. ``frame.attrs``
+    describes them:
+
+    - ``dimensions``: dimension -> column of its scores
+    - ``meta``: field of metadata -> its column
+    - ``rubric``: name, scale and definition of each dimension
+
+    Raises:
+        MedalError: Two judgements define a dimension differently.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -195,9 +211,12 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
 
 def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
-    """Returns a table with the columns of one ``kind`` (an entry of _KINDS), with the right types.
-    ``records`` has the cells of each row. Fields of a judgement that are empty in all rows are left
-    out, except ``failure``. Whole numbers become Int64, which allows missing values."""
+    """Returns the columns of one kind as a table with the right types.
+
+    Args:
+        kind: An entry of _KINDS, such as ``scores``.
+        records: For each row, name of column -> value.
+    """
     from pandas import DataFrame
     from pandas.api.types import infer_dtype
 
@@ -211,12 +230,13 @@ def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
         if name in _FIELDS[1:] and kind == "own" and not column.any():
             part = part.drop(columns=name)
         elif name == "turn" or infer_dtype(column, skipna=True) == "integer":
+            # Int64 allows missing values.
             with suppress(OverflowError, TypeError):  # beyond 64 bits
                 part[name] = column.astype("Int64")
     return part.infer_objects()
 
 
 def frame_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
-    """Returns the dimensions of ``frame``, a table that ``to_frame`` made. They are stored in its
-    ``attrs["rubric"]``."""
+    """Returns the dimensions (name and scale) of the scores in ``frame``, a table from
+    ``to_frame``."""
     return parse_dimensions(frame.attrs.get("rubric", []))

@@ -15,12 +15,11 @@ _AGAIN = "Type another --out, or --overwrite to start again from the beginning"
 
 
 def hash_or_name(name: str | Path) -> str:
-    """Returns a hash of the content of the file or folder ``name``. Returns ``name`` itself if
-    there is no such file or folder.
+    """Returns a hash of the content of the file or folder ``name``, or ``name`` itself if there is
+    none.
 
-    The identity of a run has these hashes of the files that it reads. So a changed file makes it
-    another run, and a renamed file does not.
-    """
+    Runs compare these hashes of their inputs, so a renamed file counts as the same and a changed
+    file does not."""
     path = Path(name)
     files = [path]
     if path.is_dir():
@@ -39,11 +38,15 @@ def hash_or_name(name: str | Path) -> str:
 def require_same_run(
     path: str | Path, saved: Mapping[str, Any], run: Mapping[str, Any]
 ) -> None:
-    """Raises MedalError if ``saved``, the run that wrote the file ``path``, differs from ``run``.
-    The error lists the differences.
+    """Raises an error if a file was written by a run with other settings or inputs.
 
-    A run is a mapping of everything that determines its result: settings, signatures, and hashes of
-    the files that it reads.
+    Args:
+        path: The file.
+        saved: The run that wrote it: name -> setting, signature or hash of an input.
+        run: The present run, in the same form.
+
+    Raises:
+        MedalError: ``saved`` and ``run`` differ. The error lists the differences.
     """
     current = json.loads(json.dumps(run))
     differences = []

@@ -14,7 +14,7 @@ from medal_judges import (
     score_file,
     write_judgements,
 )
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
@@ -195,7 +195,7 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     shuffled = rated(second + first)
     random.Random(0).shuffle(shuffled)
     rows = list(read_labelled(write("glued_rated.jsonl", shuffled)))
-    found = join_judgements(rows, read_judgements("glued_scores.jsonl"))
+    found = join_rows(rows, read_judgements("glued_scores.jsonl"))
     assert len(found.rows) == 40 and not found.notes
     for row, judgement in zip(found.rows, found.judgements, strict=True):
         assert judgement is not None and row.dialogue.chat_hash == judgement.chat

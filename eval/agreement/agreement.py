@@ -10,10 +10,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix, infer_kind
-from medal_judges.eval.metaeval.metrics import (
-    answers_by_annotator,
-    most_answered_columns,
-)
+from medal_judges.eval.metaeval.metrics import answers_by_annotator, fullest_columns
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
@@ -228,7 +225,7 @@ def _estimates(
     pairs, close = _count_close_pairs(answers, kind)
     is_given = np.isfinite(people.numbers)
     annotator_pairs = []
-    for first, second in combinations(most_answered_columns(people.numbers), 2):
+    for first, second in combinations(fullest_columns(people.numbers), 2):
         rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
         if len(rows) >= MIN_ROWS:
             annotator_pairs.append((rows, people[rows, first], people[rows, second]))

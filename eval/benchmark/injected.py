@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from medal_judges.eval.benchmark.sets import Answers
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.records.dimension import EQUAL
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Share, Table
@@ -52,7 +52,7 @@ def injected_table(
     """
     lines: list[Row] = []
     for judge_answers in answers:
-        joined = join_judgements(rows, judge_answers.judgements)
+        joined = join_rows(rows, judge_answers.judgements)
         for issue, dimension in judge_answers.names.items():
             scored = []
             count = 0

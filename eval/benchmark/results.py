@@ -12,7 +12,7 @@ from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.published import published_table
 from medal_judges.eval.benchmark.sets import Answers, BenchmarkSet
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
     dimension_means_table,
@@ -74,7 +74,7 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
             tables.append(injected_table(name, data.rows, answers, config.min_coverage))
             continue
         for judge_answers in answers:
-            joined = join_judgements(
+            joined = join_rows(
                 data.rows, judge_answers.judgements, judge_answers.scales, data.left_out
             )
             signature = Signature.parse(judge_answers.signature)

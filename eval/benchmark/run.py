@@ -39,7 +39,7 @@ from medal_judges.eval.benchmark.sets import (
     load_set,
     published_answers,
 )
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, open_judge
 from medal_judges.models.base.saving import read_training_chat_hashes
@@ -282,7 +282,7 @@ def _read_predictions(
     signature = f"judge:{config.name}"
     if judgements:
         signature = judgements[0].judge
-    joined = join_judgements(data.rows, judgements, left_out=data.left_out)
+    joined = join_rows(data.rows, judgements, left_out=data.left_out)
     for note in joined.notes:
         run.notes.append(f"predictions {config.name}: {note}")
     scored: dict[str, None] = {}

@@ -125,7 +125,7 @@ class Joined:
         )
 
 
-def join_judgements(
+def join_rows(
     rows: Sequence[LabelledDialogue],
     judgements: Iterable[Judgement],
     scales: Mapping[str, Scale] | None = None,

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.metaeval.alignment import (
-    Aligned,
-    Joined,
-    infer_kind,
-    join_judgements,
-)
+from medal_judges.eval.metaeval.alignment import Aligned, Joined, infer_kind, join_rows
 from medal_judges.eval.metaeval.metrics import (
     Ceiling,
     compute_ceiling,
@@ -217,7 +212,7 @@ def _score_and_join(
     """Returns ``rows`` with the judgements of ``judge``: given judgements, or the scores of a
     judge."""
     if isinstance(judge, Iterable):
-        return join_judgements(rows, judge)
+        return join_rows(rows, judge)
     scales = {}
     for dimension in judge.dimensions:
         scales[dimension.name] = dimension.low, dimension.high
@@ -225,7 +220,7 @@ def _score_and_join(
     judgements = judge.score(
         [row.dialogue for row in rows], level="last" if is_turn_level else "dialogue"
     )
-    return join_judgements(rows, judgements, scales)
+    return join_rows(rows, judgements, scales)
 
 
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:

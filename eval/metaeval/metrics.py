@@ -393,7 +393,7 @@ def _statistics_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part
         answers: [rows, annotators] labels 0 or 1, NaN if not given.
     """
     is_answered = np.isfinite(answers)
-    for position, other_position in permutations(most_answered_columns(answers), 2):
+    for position, other_position in permutations(fullest_columns(answers), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
         if len(rows):
             scores = answers[rows, position]
@@ -413,7 +413,7 @@ def _statistics_by_annotator(
         answers: [rows, annotators] ratings, NaN if not given.
     """
     values = answers.numbers
-    for position in most_answered_columns(values):
+    for position in fullest_columns(values):
         other_answers = np.delete(values, position, axis=1)
         is_shared = np.isfinite(other_answers).any(axis=1)
         rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
@@ -427,7 +427,7 @@ def _statistics_by_annotator(
         yield rows, correlation_statistic(mean, scores, names=names)
 
 
-def most_answered_columns(answers: Floats) -> list[int]:
+def fullest_columns(answers: Floats) -> list[int]:
     """Returns the indices of at most 50 columns of ``answers`` [rows, annotators]: the ones with
     the
     most answers."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.scales import SCALES
 
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
     evaluate,
@@ -50,7 +50,7 @@ def labelled(
 def judged(rows: list[LabelledDialogue], name: str, scores: Floats, high: float):  # type: ignore[no-untyped-def]
     low = 1.0 if high > 1 else 0.0
     said = [Judgement(f"d{i}", "j", {name: float(s)}) for i, s in enumerate(scores)]
-    joined = join_judgements(rows, said, {name: (low, high)})
+    joined = join_rows(rows, said, {name: (low, high)})
     return evaluate(joined, rows, {name: name}, judge="j")[0]
 
 

@@ -12,7 +12,7 @@ from tests.talks import talk
 
 from medal_judges import Judge
 from medal_judges.eval.metaeval import metrics
-from medal_judges.eval.metaeval.alignment import join_judgements
+from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -61,9 +61,7 @@ def run(rows: list[LabelledDialogue], judgements: Sequence[Judgement]) -> Result
 
 def test_joined_by_id_in_row_order() -> None:
     rows = [row("a", (1, 3)), row("b", (4,)), row("c", (5,)), row("d", (None,))]
-    found = join_judgements(
-        rows, [judged("b", 0.5), judged("a", 0.25), judged("d", 1.0)]
-    )
+    found = join_rows(rows, [judged("b", 0.5), judged("a", 0.25), judged("d", 1.0)])
     aligned = found.align("overall", "overall")
     assert aligned.people.numbers.tolist() == [2, 4]
     assert aligned.judge.numbers.tolist() == [0.25, 0.5]

@@ -125,8 +125,8 @@ class PoolRunner(JobRunner[Proposal]):
 
     def make_request(self, job: Proposal) -> ChatRequest:
         values = {"count": self.config.count}
-        context = self.prompt.text("context", values)
-        text = f"{context} {self.prompt.text(job.sign, values)}"
+        context = self.prompt.render("context", values)
+        text = f"{context} {self.prompt.render(job.sign, values)}"
         return ChatRequest(
             (Message("user", text),),
             _MAX_TOKENS,

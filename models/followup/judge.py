@@ -141,7 +141,7 @@ def select_follow_ups(
     unread = []
     for run in every_run:
         if run.chosen is None and not run.answer.failed:
-            again = prompt.text("again", {})
+            again = prompt.render("again", {})
             run.question = f"{run.question}\n\n{again}".rstrip()
             unread.append(run)
     more_tokens = min(MORE_TOKENS * SELECTION_TOKENS, llm.context // 4)
@@ -162,7 +162,7 @@ def _shuffled_run(
     options = [pool.follow_ups[index].text for index in order]
     lines = [f"{number}. {text}" for number, text in enumerate(options, start=1)]
     values = {**values, "options": "\n".join(lines)}
-    return _Run(prompt.text("user", values), order, options)
+    return _Run(prompt.render("user", values), order, options)
 
 
 def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:

@@ -1,10 +1,7 @@
 """Reads scores from a language model's response, for judging, labelling and generation.
 
-A response is JSON, alone or in one code fence. Or it has a score line: a number alone, ``Score:
-4``, or ``4`` after ``[RESULT]``. If the judge asks for prose, MEEP's English sentence is read too.
-Any other response has no score but a reason. Nothing is clipped, repaired or guessed. A block of
-reasoning before the answer is skipped.
-"""
+A response is JSON, or has a score line (``Score: 4``). Any other response has no score but a
+reason. Nothing is clipped, repaired or guessed."""
 
 from __future__ import annotations
 
@@ -66,15 +63,12 @@ _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 class AnswerShape(Config):
     """The form of answer that a prompt asks for.
 
-    ``format``: ``json``, ``number`` (a number in free text), or ``none`` (the prompt asks for no
-    form). ``score`` and ``comment``: the keys of a JSON answer about one dimension. Without a
-    ``comment`` there is only the score. A JSON answer about several dimensions has one key for
-    each. The value under it is an object with these two keys, or the number alone if there is no
-    ``comment``.
-
-    ``line``: where free text has its score line, in the ``last`` line or in ``any`` line. With
-    ``prose`` a score may also be in MEEP's sentence. An answer with different score lines has no
-    score.
+    Attributes:
+        format: ``json``, ``number`` (a number in free text), or ``none`` (no form is asked for).
+        score: The key of the score in a JSON answer about one dimension.
+        comment: The key of the comment in it. None asks for the score alone.
+        line: Where free text has its score: in the ``last`` line, in ``any`` line, or also in a
+            sentence such as "I would give this a 70" (``prose``).
     """
 
     format: AnswerFormat = "json"
@@ -85,9 +79,15 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """One number that an answer should have. ``name``: its dimension. ``key``: the dimension's name
-    in JSON. ``label``: the dimension's name in a score line. ``scale``: the lowest and highest
-    number. ``binary``: whether only 0 and 1 are valid."""
+    """One number that an answer should have.
+
+    Attributes:
+        name: The dimension that it is about.
+        key: The dimension's name in JSON.
+        label: The dimension's name in a score line.
+        scale: The lowest and the highest number.
+        binary: Whether only 0 and 1 are valid.
+    """
 
     name: str
     key: str
@@ -100,12 +100,15 @@ class AnswerField:
 class Answer:
     """The score of one dimension, as read from the answer of a language model.
 
-    ``value``: a number on the scale that the prompt asks for, or None. ``reason``: why there is no
-    value. ``step``: what the value was read from, such as ``json`` or ``line``. ``comment``: the
-    model's explanation. ``span``: the start and end of the number in the text. ``chances``: the
-    probability of each rating, or None. They add up to 1. ``mass``: what they added up to before
-    they were normalised. ``repeats``: the value of each answer, if the question was asked several
-    times.
+    Attributes:
+        value: A number on the scale that the prompt asks for, or None.
+        reason: Why there is no value.
+        step: What the value was read from, such as ``json`` or ``line``.
+        comment: The model's explanation.
+        span: Start and end of the number in the text.
+        chances: The probability of each rating, or None. They add up to 1.
+        mass: The sum of these probabilities before they were normalised.
+        repeats: The value of each answer, if the question was asked several times.
     """
 
     value: float | None = None
@@ -125,9 +128,16 @@ class UnreadError(Exception):
 def read_answers(
     completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Returns an Answer for each of ``fields``, read from the model's ``completion``, by the
-    field's name. ``shape``: the form that the prompt asked for. If no score can be read, the Answer
-    has a ``reason``."""
+    """Reads the score of each dimension from a model's answer.
+
+    Args:
+        completion: The model's answer.
+        fields: The numbers that it should have.
+        shape: The form that the prompt asked for.
+
+    Returns:
+        An Answer by dimension. It has a ``reason`` instead of a value if no score can be read.
+    """
     text = completion.text
     is_cut = completion.finish == "length"
     if is_cut:
@@ -148,9 +158,16 @@ def read_answers(
 def _read_text(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
-    """Returns an Answer for each of ``fields``, read from ``text``. Text that is not JSON is
-    searched for score lines. ``enforced``: whether the backend enforced a JSON schema. Raises
-    UnreadError if the reasoning in the text does not end, or if nothing follows it."""
+    """Reads the score of each dimension from ``text``, which is JSON or has score lines.
+
+    Args:
+        fields: The numbers that it should have.
+        shape: The form that the prompt asked for.
+        enforced: Whether the backend enforced a JSON schema.
+
+    Raises:
+        UnreadError: The reasoning in the text does not end, or nothing follows it.
+    """
     begin = 0
     try:
         # The whole text first: a comment in JSON may mention <think>.
@@ -160,7 +177,7 @@ def _read_text(
         try:
             value = parse_json(text[begin:])
         except ValueError:
-            return _read_lines(text, begin, fields, shape)
+            return _read_score_lines(text, begin, fields, shape)
     step: Step = "json"
     if enforced:
         step = "schema"
@@ -182,20 +199,25 @@ def _read_text(
 
 
 def parse_json(text: str) -> Any:
-    """Returns the JSON value in ``text``. One code fence may enclose it. Raises ValueError if there
-    is other text, if the JSON has NaN or Infinity, or if a key has two different values."""
+    """Returns the JSON value in ``text``, which may be in a code fence.
+
+    Raises:
+        ValueError: There is other text, NaN or Infinity, or one key with two values.
+    """
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")
     if last.strip() == "```" and _FENCE.fullmatch(first):
         text = inside
     try:
         # int refuses NaN and Infinity.
-        return json.loads(text, object_pairs_hook=_to_object, parse_constant=int)
+        return json.loads(
+            text, object_pairs_hook=_object_without_conflicts, parse_constant=int
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, object]:
     entries = dict(pairs)
     for key, value in pairs:
         if entries[key] != value:
@@ -206,10 +228,19 @@ def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _find_score_and_comment(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
-    """Finds the score for ``field`` in the JSON ``value`` of an answer. Returns (keys that lead to
-    the score, score, comment). If the answer is a bare number, there are no keys. ``is_only``:
-    whether the answer is about this dimension alone. Raises UnreadError if there is no score, or if
-    there are two different ones."""
+    """Finds the score and the comment for ``field`` in a JSON answer.
+
+    Args:
+        value: The parsed JSON.
+        shape: The form that the prompt asked for.
+        is_only: Whether the answer is about this dimension alone.
+
+    Returns:
+        (keys that lead to the score, score, comment). A bare number has no keys.
+
+    Raises:
+        UnreadError: There is no score, or there are two different ones.
+    """
     if not isinstance(value, dict):
         if not is_only or isinstance(value, list):
             raise UnreadError(f"a JSON answer without the key {field.key!r}")
@@ -217,11 +248,11 @@ def _find_score_and_comment(
     names = [field.key, field.label, field.name]
     if is_only:
         names.append(shape.score)
-    keys = set(map(_normal_key, names))
+    keys = set(map(_normalise_key, names))
     path: list[str] = []
     score: Any = None
     for key, entry in value.items():
-        if _normal_key(key) in keys:
+        if _normalise_key(key) in keys:
             if path and entry != score:
                 raise UnreadError(f"the keys {path[0]!r} and {key!r} differ")
             path, score = path or [key], entry
@@ -242,9 +273,12 @@ def _find_score_and_comment(
 
 
 def _number_span(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
-    """Returns the start and end in ``text`` of the number under the keys ``path``. ``begin``: where
-    the JSON begins. Returns None if the number is not found, for example if a comment precedes it
-    in the object of its dimension."""
+    """Returns the start and end of a JSON answer's number in ``text``, or None if it is not found.
+
+    Args:
+        begin: Where the JSON begins.
+        path: The keys that lead to the number.
+    """
     steps = []
     for key in path:
         steps.append(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*")
@@ -256,21 +290,23 @@ def _number_span(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] 
 
 
 @lru_cache(maxsize=1024)
-def _normal_key(key: str) -> str:
+def _normalise_key(key: str) -> str:
     return re.sub(r"[\W_]+", "_", key.strip().lower()).strip("_")
 
 
 # -- a line ----------------------------------------------------------------------------------------
 
 
-def _read_lines(
+def _read_score_lines(
     text: str, begin: int, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Returns an Answer for each of ``fields``, read from the score lines of an answer that is not
-    JSON. ``begin``: the index at which the reasoning ends.
+    """Reads the score of each dimension from the score lines of an answer that is not JSON.
 
-    If the text has [RESULT], the comment is the text before it. If not, the comment is the whole
-    text, provided that it has several lines.
+    Args:
+        text: The answer.
+        begin: The index at which its reasoning ends.
+        fields: The numbers that it should have.
+        shape: The form that the prompt asked for.
     """
     quotation = quote(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
@@ -283,10 +319,10 @@ def _read_lines(
     for field in fields:
         step: Step = "line"
         try:
-            match = _score_line(lines, quotation, field, shape, len(fields) == 1)
+            match = _find_score_line(lines, quotation, field, shape, len(fields) == 1)
             if match is None and shape.line == "prose":
                 step, comment = "prose", text.strip()
-                match = _prose_score(text, begin, field)
+                match = _find_prose_score(text, begin, field)
             if match is None:
                 raise UnreadError(f"no score for {field.label!r} in {quotation}")
             top = match["top"]
@@ -303,10 +339,15 @@ def _read_lines(
 
 
 @lru_cache(maxsize=256)
-def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
-    """Returns the pattern of a score line such as ``Score: 4`` or ``Score: 4/5``, with or without
-    markup. ``names``: the labels that may stand before the colon. ``is_label_optional``: whether
-    the number may stand alone."""
+def _score_line_pattern(
+    names: tuple[str, ...], is_label_optional: bool
+) -> re.Pattern[str]:
+    """Returns the pattern of a score line such as ``Score: 4`` or ``**Score:** 4/5``.
+
+    Args:
+        names: The labels that may stand before the colon.
+        is_label_optional: Whether the number may stand alone.
+    """
     longest_first = sorted(names, key=len)[::-1]
     words = "|".join(re.escape(name).replace(r"\ ", r"[ _]") for name in longest_first)
     label = rf"(?:(?:{words}){_MARKUP}[:：=]{_MARKUP})"
@@ -319,20 +360,28 @@ def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Patter
     )
 
 
-def _score_line(
+def _find_score_line(
     lines: Sequence[re.Match[str]],
     quotation: str,
     field: AnswerField,
     shape: AnswerShape,
     is_only: bool,
 ) -> re.Match[str] | None:
-    """Returns the match of the score line for ``field``, or None if there is none. ``quotation``:
-    the answer, quoted in errors. ``is_only``: whether the answer is about this dimension alone. If
-    so, the number may stand without a label. Raises UnreadError if several score lines differ."""
+    """Returns the match of the score line for ``field``, or None if there is none.
+
+    Args:
+        lines: The lines of the answer.
+        quotation: The answer, quoted in errors.
+        shape: The form that the prompt asked for.
+        is_only: Whether the answer is about this dimension alone. The number then needs no label.
+
+    Raises:
+        UnreadError: Several score lines differ.
+    """
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
         names += LABELS
-    pattern = _score_pattern(tuple(names), is_only)
+    pattern = _score_line_pattern(tuple(names), is_only)
     matches = []
     for line in lines:
         match = pattern.fullmatch(line.string, *line.span())
@@ -348,9 +397,14 @@ def _score_line(
     return matches[-1]
 
 
-def _prose_score(text: str, begin: int, field: AnswerField) -> re.Match[str] | None:
-    """Returns the match of MEEP's sentence (_PROSE) in ``text`` after the index ``begin``, or None.
-    Raises UnreadError if the text has any number besides the score and the ends of its scale."""
+def _find_prose_score(
+    text: str, begin: int, field: AnswerField
+) -> re.Match[str] | None:
+    """Returns the match of a sentence such as "I would give this a 70" after ``begin``, or None.
+
+    Raises:
+        UnreadError: The text has further numbers besides the ends of the scale of ``field``.
+    """
     match = _PROSE.search(text, begin)
     if match is not None:
         expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
@@ -366,8 +420,8 @@ def _to_answer(
     comment: str | None,
     span: tuple[int, int] | None,
 ) -> Answer:
-    """Returns an Answer with ``value``. If ``value`` is not a number on the scale of ``field``, the
-    Answer has a reason instead."""
+    """Returns an Answer with ``value``, or with a reason if it is no number on the scale of
+    ``field``."""
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)
@@ -398,10 +452,11 @@ def quote(text: str) -> str:
 
 
 def answer_start(text: str) -> int:
-    """Returns the index in ``text`` at which the answer begins, after any reasoning. Reasoning is a
-    block in tags such as <think>. The prompt may have opened the block, so a closing tag on its own
-    line also ends it. Raises UnreadError if the reasoning does not end, or if nothing follows
-    it."""
+    """Returns the index in ``text`` at which the answer begins, after a block such as <think>.
+
+    Raises:
+        UnreadError: The reasoning does not end, or nothing follows it.
+    """
     opened = _OPEN.match(text)
     if opened:
         closed = _CLOSE.search(text, opened.end())
@@ -420,8 +475,7 @@ def answer_start(text: str) -> int:
 
 
 def without_thinking(text: str) -> str:
-    """Returns the part of ``text`` after its reasoning. Returns an empty text if the reasoning does
-    not end."""
+    """Returns ``text`` after its reasoning, or an empty text if the reasoning does not end."""
     try:
         return text[answer_start(text) :].strip()
     except UnreadError:

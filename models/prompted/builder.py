@@ -66,16 +66,19 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """What a prompt shows of one dialogue.
 
-    ``turns``: the turns to show. None stands for turns that are left out between two others.
-    ``response``: the turn to score, if the prompt shows it apart from the others. ``last_judged``:
-    whether the turn to score is the last of ``turns``. If there is no turn to score, the whole
-    dialogue is scored. ``id`` and ``lang``: those of the dialogue.
-
-    ``start``: how many of the oldest turns are left out because the prompt would be too long.
-    ``left_out``: how many turns the setting ``context`` leaves out. ``shortened``: how many turns
-    were summarised. ``usage``: what the summaries cost. ``rendered``: the messages of each
-    question, by its index. ``failure``: why no question is sent, or None. ``transient``: whether
-    the failure may pass.
+    Attributes:
+        turns: The turns to show. None stands for turns that are left out between two others.
+        response: The turn to score, if the prompt shows it apart from the others.
+        id: The dialogue's id.
+        lang: The dialogue's language.
+        last_judged: Whether the turn to score is the last of ``turns``.
+        start: How many of the oldest turns are left out because the prompt was too long.
+        left_out: How many turns the setting ``context`` leaves out.
+        shortened: How many turns were summarised.
+        rendered: The messages of each question, by its index.
+        usage: What the summaries cost.
+        failure: Why no question is sent, or None.
+        transient: Whether the failure may pass.
     """
 
     turns: list[Turn | None]
@@ -94,8 +97,13 @@ class PromptView:
 
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
-    """One question to the model, about one or several dimensions. ``fields``: the numbers that its
-    answer should have. ``index``: the place of the question in ``PromptBuilder.questions``."""
+    """One question to the model, about one or several dimensions.
+
+    Attributes:
+        index: Its place in ``PromptBuilder.questions``.
+        dimensions: The dimensions that it is about.
+        fields: The numbers that its answer should have.
+    """
 
     index: int
     dimensions: tuple[Dimension, ...]
@@ -105,15 +113,26 @@ class PromptQuestion:
 class PromptBuilder:
     """Makes the prompts for a fixed list of dimensions.
 
-    ``variant``, ``layout``, ``role`` and ``seed``: the settings of BasePromptedConfig. ``answer``:
-    the format of the answer, or None for the prompt file's own. ``examples``: the examples to
-    choose from. ``excerpt``: how many of their last turns are shown. ``values``: a function that
-    returns further template values for a dimension. ``fence``: the sentence that explains the tags
-    around turns. None shows a transcript without tags. Raises ConfigError if the prompt file does
-    not have the ``variant``, ``layout`` or ``role``, or if it does not show the dialogue.
+    Args:
+        prompt: The prompt file.
+        dimensions: The dimensions to ask about.
+        variant: A variant of the prompt file. None is its first one.
+        layout: A layout of the prompt file. None is its first one.
+        role: A role of the prompt file, or ``none``. None is the dimension's own role.
+        answer: The format of the answer. None is the prompt file's own.
+        examples: Scored dialogues to choose examples from.
+        excerpt: How many of an example's last turns are shown.
+        seed: The seed of the choice of examples.
+        values: Returns further template values for a dimension.
+        fence: The sentence that explains the tags around turns. None shows turns without tags.
 
-    The attribute ``aspects`` has the prompt's texts about each dimension. ``scales`` has the scale
-    that the prompt asks for, by dimension. ``questions`` are all questions to ask.
+    Attributes:
+        aspects: Dimension -> the prompt's texts about it.
+        scales: Dimension -> the scale that the prompt asks for.
+        questions: All questions to ask.
+
+    Raises:
+        ConfigError: The prompt file has no such variant, layout or role, or shows no dialogue.
     """
 
     def __init__(
@@ -210,8 +229,9 @@ class PromptBuilder:
     def to_dimension_scale(
         self, value: float | None, dimension: Dimension
     ) -> float | None:
-        """Maps ``value`` linearly from the scale that the prompt asks for to the scale of
-        ``dimension`` (ORALIS, Equation 1). None stays None."""
+        """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``.
+
+        None stays None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -222,8 +242,9 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages that ask ``question`` about the dialogue in ``view``. They show its
-        turns from the index ``start`` on."""
+        """Returns the messages that ask ``question`` about the dialogue in ``view``.
+
+        They show its turns from the index ``start`` on."""
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -242,14 +263,13 @@ class PromptBuilder:
         return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """Returns the text with which the answer to ``question`` begins. The prompt writes it in
-        place of the model."""
-        return self.prompt.text("prefill", self.values[question.index])
+        """Returns the text that is sent as the beginning of the answer to ``question``."""
+        return self.prompt.render("prefill", self.values[question.index])
 
     def second_question(self, question: PromptQuestion) -> str:
         """Returns the text that asks ``question`` once more, for the number alone."""
         values = self.values[question.index]
-        return self.prompt.text("again", values) or ASK_AGAIN.format(**values)
+        return self.prompt.render("again", values) or ASK_AGAIN.format(**values)
 
     def _transcript(self, turns: Sequence[Turn | None]) -> str:
         if self.fence is None:
@@ -257,8 +277,7 @@ class PromptBuilder:
         return fence_dialogue(turns)
 
     def _template_values(self, question: PromptQuestion) -> dict[str, Any]:
-        """Returns the template values for ``question`` that are the same for every dialogue. A
-        template can read the values of the first dimension without naming the dimension."""
+        """Returns the template values for ``question`` that are the same for every dialogue."""
         dimensions = [self._dimension_values(d) for d in question.dimensions]
         kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
@@ -334,8 +353,9 @@ class PromptBuilder:
     def _scored_examples(
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
-        """Returns the examples to show with ``question``, as template values. Never shows the
-        dialogue with the id ``judged_id``."""
+        """Returns the examples to show with ``question``, as template values.
+
+        The dialogue with the id ``judged_id`` is never among them."""
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
@@ -358,8 +378,11 @@ class PromptBuilder:
     def schema(
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
-        """Returns the JSON schema of the answer to ``question``. ``comment_chars``: the maximum
-        number of characters of a comment, or None for no limit."""
+        """Returns the JSON schema of the answer to ``question``.
+
+        Args:
+            comment_chars: The maximum number of characters of a comment. None is no limit.
+        """
         answer, comments = self.answer, dict[str, object]()
         if answer.comment:
             comment: dict[str, object] = {"type": "string"}
@@ -392,8 +415,14 @@ class PromptBuilder:
 
 @dataclass(frozen=True, slots=True)
 class ScoredExample:
-    """A dialogue with its scores, to be shown in a prompt. ``scores``: the score of each dimension,
-    on [0, 1]. ``summary``: a text to show instead of the turns, or None."""
+    """A dialogue with its scores, to be shown in a prompt.
+
+    Attributes:
+        id: The dialogue's id.
+        turns: Its turns.
+        scores: Dimension -> score on [0, 1].
+        summary: A text to show instead of the turns, or None.
+    """
 
     id: str
     turns: tuple[Turn, ...]
@@ -402,9 +431,11 @@ class ScoredExample:
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the examples in ``path``, a file of labelled dialogues or the name of a shipped file.
-    The score of a dimension is the mean of its ratings, mapped to [0, 1]. If the file does not
-    state the scale of the ratings, the dimension has no score."""
+    """Returns the scored examples in ``path``, a file of labelled dialogues or a shipped file's
+    name.
+
+    A score is the mean of a dimension's ratings on [0, 1]. It is missing if the file does not state
+    their scale."""
     file = Path(path)
     if not file.is_file():
         file = CONFIGS / path
@@ -427,9 +458,16 @@ def choose_examples(
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three of ``examples``, sorted by their score on ``dimension``. Their scores are those
-    nearest to 0, to the median and to 1. ``seed`` chooses among equally near ones. The dialogue
-    with the id ``without`` is never chosen. Raises ConfigError if there are fewer than three."""
+    """Returns three of ``examples``: a low, a median and a high score on ``dimension``, in this
+    order.
+
+    Args:
+        seed: Chooses among equally near scores.
+        without: The id of a dialogue that is never chosen.
+
+    Raises:
+        ConfigError: Fewer than three examples have a score.
+    """
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < 3:
         raise ConfigError(
@@ -456,10 +494,14 @@ def choose_examples(
 def prompt_view(
     dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
 ) -> PromptView:
-    """Returns a view with the turns of ``dialogue`` that ``context`` shows. ``turn``: the index of
-    the turn to score. Later turns are not shown. None scores the whole dialogue. ``apart``: whether
-    the turn to score becomes the ``response`` of the view. If not, it stays the last of
-    ``turns``."""
+    """Returns what the prompt shows of ``dialogue``.
+
+    Args:
+        turn: The index of the turn to score. Later turns are not shown. None scores the whole
+            dialogue.
+        context: Which turns to show, such as ``last_40`` (the last 40%).
+        apart: Whether the turn to score is shown apart from the others.
+    """
     turns, response = list(dialogue.turns), None
     if turn is not None:
         del turns[turn + 1 :]
@@ -472,7 +514,7 @@ def prompt_view(
         dialogue.lang,
         last_judged=turn is not None and not apart,
     )
-    indices = shown_turns(turns, context)
+    indices = turn_indices(turns, context)
     view.left_out = len(turns) - len(indices)
     for before, index in pairwise([-1, *indices]):
         if before >= 0 and index > before + 1:
@@ -481,9 +523,10 @@ def prompt_view(
     return view
 
 
-def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the ``turns`` that ``context`` shows. If there would be no assistant
-    turn among them, more turns are shown, towards the middle, until there is one."""
+def turn_indices(turns: Sequence[Turn], context: Context) -> list[int]:
+    """Returns the indices of the ``turns`` that ``context`` shows.
+
+    If no assistant turn is among them, more turns are shown, up to the nearest one."""
     count = len(turns)
     if context not in _SHARES:
         return list(range(count))
@@ -512,13 +555,14 @@ def summarise_long_turns(
     *,
     fence: bool,
 ) -> None:
-    """Replaces the long turns of each view by summaries that ``llm`` writes. A turn is long if it
-    is an assistant turn of more than LONG_TURN words in a dialogue of more than LONG_DIALOGUE
-    words.
+    """Replaces the long assistant turns of ``views`` by summaries that ``llm`` writes.
 
-    ``prompt``: the prompt that asks for a summary. ``context``: the setting ``summary_N``, where N
-    is the maximum number of words. ``fence``: whether the turn is sent between tags. If a turn
-    cannot be summarised, its view gets a ``failure``.
+    Only long dialogues are changed. If a summary fails, its view gets a ``failure``.
+
+    Args:
+        prompt: The prompt that asks for a summary.
+        context: The setting ``summary_N``, where N is the maximum number of words.
+        fence: Whether the turn is sent between tags.
     """
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
@@ -526,7 +570,7 @@ def summarise_long_turns(
         for index, turn in _long_turns(view):
             response = _response_text(turn, fence=fence)
             values = {"words": str(summary_words), "response": response}
-            message = Message("user", prompt.text("user", values))
+            message = Message("user", prompt.render("user", values))
             requests.append(ChatRequest((message,), max_tokens=6 * summary_words))
             places.append((view, index))
     if not requests:
@@ -544,7 +588,7 @@ def summarise_long_turns(
 
 
 def _long_turns(view: PromptView) -> list[tuple[int, Turn]]:
-    """Returns (index, turn) for each long turn of ``view`` (summarise_long_turns)."""
+    """Returns (index, turn) for each assistant turn of ``view`` to summarise."""
     total = 0
     long_turns = []
     for index, turn in enumerate(view.turns):

@@ -21,8 +21,8 @@ from medal_judges.models.prompted.judge import BasePromptedConfig, BasePromptedJ
 from medal_judges.models.prompted.prompt import Aspect
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    with_alternative_chances,
-    with_rating_chances,
+    with_rating_probabilities,
+    with_reported_probabilities,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -42,11 +42,8 @@ class GEvalConfig(BasePromptedConfig):
 class GEvalJudge(BasePromptedJudge):
     """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
-    A model on this machine computes the likelihood of each rating as the answer. A model on a
-    server writes a rating, and the server reports the most likely alternatives to it. Then a
-    dialogue has no score if the server reports no alternatives, or if one rating begins with
-    another (10 with 1).
-    """
+    A server must report the alternatives to the token of the rating (``top_logprobs``). Otherwise
+    there is no score."""
 
     family = "geval"
     config_class = GEvalConfig
@@ -68,9 +65,15 @@ class GEvalJudge(BasePromptedJudge):
     def _template_values(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """Returns the template values for ``dimension`` that only G-Eval's prompts use. ``aspect``:
-        the prompt's texts about the dimension. If a value is None, the prompt leaves out the part
-        with it."""
+        """Returns the values that only G-Eval's templates use.
+
+        Args:
+            dimension: The dimension to score.
+            aspect: The prompt file's texts about it.
+
+        Returns:
+            Texts by name. The template leaves out the part of a value that is None.
+        """
         texts = Ratings.of_dimension(dimension, POINTS).texts
         bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels
@@ -83,7 +86,7 @@ class GEvalJudge(BasePromptedJudge):
             "high": texts[-1],
         }
 
-    def _score_fitting(
+    def _score_fitting_requests(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         ask = self._rate_by_likelihood
@@ -106,24 +109,33 @@ class GEvalJudge(BasePromptedJudge):
     def _rate_by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Returns (answer, usage, False) for each request and each of ``dimensions``, in order. The
-        answer has the probability of each rating, from the rating's likelihood."""
+        """Asks a model on this machine, and takes the probability of each rating from its
+        likelihood.
+
+        Returns:
+            (answer, usage, False) for each of ``requests`` x ``dimensions``, in order.
+        """
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.is_ambiguous for name, ratings in self.ratings.items()}
         readings: list[Reading] = []
-        for row in self.answer_likelihoods(requests, dimensions, texts, eos):
+        for row in self.compute_answer_likelihoods(requests, dimensions, texts, eos):
             for likelihoods, usage in row.values():
                 totals = [likelihood.total for likelihood in likelihoods]
-                readings.append((with_rating_chances(Answer(), totals), usage, False))
+                readings.append(
+                    (with_rating_probabilities(Answer(), totals), usage, False)
+                )
         return readings
 
     def _rate_by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Returns (answer, usage, whether the failure may pass) for each request and each of
-        ``dimensions``, in order. The answer has the probability of each rating, from the
-        alternatives that the server reports."""
+        """Asks a server, and takes the probability of each rating from the token's alternatives.
+
+        Returns:
+            (answer, usage, whether the failure may pass) for each of ``requests`` x
+            ``dimensions``, in order.
+        """
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
@@ -142,13 +154,20 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns an answer with the probability of each of ``ratings``. The probabilities come from
-    the alternatives to the rating that the model wrote in ``completion``. If it wrote no rating, or
-    no alternatives are reported, the answer has a ``reason`` instead."""
+    """Returns an answer with the probability of each of ``ratings``.
+
+    Args:
+        completion: What a server's model wrote, with the alternatives to each token.
+        ratings: The ratings that the model may give.
+
+    Returns:
+        The answer. It has a ``reason`` if there is no rating or the server reports no
+        alternatives.
+    """
     written = "".join(token.text for token in completion.tokens)
     if written:
         completion = replace(completion, text=written)
-    answer = with_alternative_chances(completion, ratings.read(completion), ratings)
+    answer = with_reported_probabilities(completion, ratings.read(completion), ratings)
     reason = answer.reason
     if reason is None and answer.chances is None:
         reason = "the server reports no alternatives to the rating"
@@ -168,12 +187,10 @@ class GPTScoreConfig(BasePromptedConfig):
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """GPTScore: the score is the likelihood of "Yes" as the answer to a question about each
-    dimension.
+    """GPTScore: the score is the likelihood of "Yes" as the answer to a question.
 
-    ``raw`` in the ``details`` of a judgement is the mean log-probability per token of "Yes". The
-    score is exp(raw), mapped from [0, 1] to the scale of the dimension.
-    """
+    There is one question for each dimension. ``raw`` in ``details`` is the mean log-probability per
+    token of "Yes". The score is exp(raw), mapped from [0, 1] to the scale of the dimension."""
 
     family = "gptscore"
     config_class = GPTScoreConfig
@@ -191,13 +208,13 @@ class GPTScoreJudge(BasePromptedJudge):
                 hint="Use a model of this machine, or the judge geval",
             )
 
-    def _score_fitting(
+    def _score_fitting_requests(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         answers = dict.fromkeys(dimensions, (AFFIRMATIVE,))
         eos = dict.fromkeys(dimensions, False)
         judgements = []
-        for row in self.answer_likelihoods(requests, dimensions, answers, eos):
+        for row in self.compute_answer_likelihoods(requests, dimensions, answers, eos):
             results = {}
             for name, (likelihoods, _) in row.items():
                 dimension, raw = self.dimension(name), likelihoods[0].mean

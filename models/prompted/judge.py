@@ -1,9 +1,6 @@
 """Judges that ask a language model the questions of a prompt file.
 
-MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for PromptedJudge. If the
-prompt's layout puts the conversation before the text that differs between questions, a local
-language model reads the conversation once for all questions.
-"""
+MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for PromptedJudge."""
 
 from __future__ import annotations
 
@@ -52,10 +49,10 @@ from medal_judges.models.prompted.builder import (
 from medal_judges.models.prompted.prompt import fence_note, load_prompt
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    pool_answers,
+    average_answers,
     to_judgement,
-    with_alternative_chances,
-    with_rating_chances,
+    with_rating_probabilities,
+    with_reported_probabilities,
 )
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
@@ -69,25 +66,28 @@ FILES = {"prompts", "rubric", "examples"}
 
 
 class BasePromptedConfig(Config):
-    """The settings that all prompted judges share: the prompt, the language model, and what the
-    prompt shows of a dialogue.
+    """The settings that all judges with a prompt file share.
 
-    ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``prompts``: a file
-    or a shipped name. ``dimensions``: the dimensions of the rubric to score. Empty means all.
-
-    ``variant`` and ``layout``: names in the prompt file. None is the first one there. ``role``: one
-    of the prompt file's roles, or ``none``. None uses the role that the prompt file gives to each
-    dimension. ``language``: the language of the prompt. ``auto`` is the language of the dialogue,
-    or English if the prompt file does not have that language.
-
-    ``fence``: whether turns are sent between tags that no turn can close or imitate (prompt.py).
-    ``context``: which part of the dialogue the prompt shows. With ``summary_N`` it shows all turns,
-    and long assistant turns are summarised in at most N words. ``shortener``: the model that
-    summarises. None is ``llm``.
-
-    ``examples``: a file of labelled dialogues, for variants that show scored examples.
-    ``excerpt_turns``: how many of an example's last turns are shown. With 0 its summary is shown,
-    or all of its turns if it has no summary. ``seed``: seeds the choice of examples.
+    Attributes:
+        name: The name of the judge.
+        llm: Its language model.
+        prompts: A prompt file or a shipped name.
+        variant: A variant of the prompt file. None is its first one.
+        layout: A layout of the prompt file. None is its first one.
+        language: The language of the prompt. ``auto`` is the language of the dialogue, or English
+            if the prompt has no translation.
+        role: A role of the prompt file, or ``none``. None is the prompt file's role for each
+            dimension.
+        rubric: A rubric file or a shipped name.
+        dimensions: The dimensions of the rubric to score. Empty means all.
+        fence: Whether turns are sent between tags that no turn can close or imitate.
+        context: Which part of the dialogue the prompt shows. ``summary_N`` shows all of it, with
+            long assistant turns summarised in at most N words.
+        shortener: The model that summarises. None is ``llm``.
+        examples: A file of labelled dialogues, for variants that show scored examples.
+        excerpt_turns: How many of an example's last turns are shown. 0 shows its summary, or all
+            turns if it has none.
+        seed: The seed of the choice of examples, and of answers that are sampled.
     """
 
     name: str
@@ -108,13 +108,17 @@ class BasePromptedConfig(Config):
 
 
 class BasePromptedJudge(Judge):
-    """Base class of prompted judges. It makes the prompts, drops turns if a prompt is too long, and
-    computes the signature. A subclass sends the questions and reads the answers
-    (``_score_fitting``).
+    """Base class of judges with a prompt file. It makes the prompts, and fits them to the model.
 
-    ``answer_tokens``: the maximum number of tokens of an answer. It is lowered to half of the
-    model's context if it is more. ``prompt_tokens``: the maximum number of tokens of a prompt. None
-    is the rest of the context. ``answer`` and ``values``: the arguments of PromptBuilder.
+    A subclass sends the questions and reads the answers in ``_score_fitting_requests``.
+
+    Args:
+        config: The settings.
+        answer_tokens: The maximum number of tokens of an answer, at most half of the model's
+            context.
+        prompt_tokens: The maximum number of tokens of a prompt. None is the rest of the context.
+        answer: The format of the answer. None is the prompt file's own.
+        values: Returns further template values for a dimension.
     """
 
     config_class: ClassVar[type[BasePromptedConfig]]
@@ -174,8 +178,11 @@ class BasePromptedJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """Returns the judge with ``settings``, the fields of its config class. Raises ConfigError
-        for an unknown field or a wrong value."""
+        """Returns the judge with ``settings``, the fields of its config class.
+
+        Raises:
+            ConfigError: A field is unknown or has a wrong value.
+        """
         if settings.get("llm", EMBEDDED) is None:
             raise no_model_error(settings.get("name"))
         config = build_config(
@@ -217,8 +224,9 @@ class BasePromptedJudge(Judge):
         )
 
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
-        """Returns the prompt builder for the language of the dialogue in ``request``. Returns the
-        first builder if there is none for that language, or if ``request`` is None."""
+        """Returns the prompt builder for the language of the dialogue in ``request``.
+
+        It is the first builder if there is none for this language, or if ``request`` is None."""
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -245,8 +253,9 @@ class BasePromptedJudge(Judge):
             self._fit_prompts(request)
 
     def _fit_prompts(self, request: ScoreRequest) -> None:
-        """Leaves out the oldest turns of ``request`` until all of its prompts fit the model. Sets a
-        ``failure`` if the last turn alone is too long."""
+        """Leaves out the oldest turns of ``request`` until all of its prompts fit the model.
+
+        Sets a ``failure`` if the last turn alone is too long."""
         builder, view = self.builder_for(request), request.payload
 
         for question in builder.questions:
@@ -281,8 +290,9 @@ class BasePromptedJudge(Judge):
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
         """Returns the questions to ask about ``request``: one for each of ``dimensions``, in order.
-        With a layout that asks about all dimensions together, returns one question about all
-        dimensions of the judge."""
+
+        A layout that asks about all dimensions together has one question about all of the judge's
+        dimensions."""
         builder = self.builder_for(request)
         if builder.together:
             return list(builder.questions)
@@ -299,17 +309,24 @@ class BasePromptedJudge(Judge):
             )
         return view.rendered[question.index]
 
-    def answer_likelihoods(
+    def compute_answer_likelihoods(
         self,
         requests: Sequence[ScoreRequest],
         dimensions: Sequence[str],
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Returns, for each of ``requests``, a mapping from a dimension to (likelihoods, usage).
-        ``texts``: the possible answers to the question about each dimension. There is one
-        likelihood for each of them, in order. ``score_eos``: by dimension, whether a likelihood
-        includes the end of the model's turn."""
+        """Computes how likely the model gives each of several possible answers.
+
+        Args:
+            requests: The dialogues to ask about.
+            dimensions: The dimensions to ask about.
+            texts: Dimension -> the possible answers.
+            score_eos: Dimension -> whether a likelihood includes the end of the model's turn.
+
+        Returns:
+            For each request: dimension -> (the likelihood of each answer, usage).
+        """
         groups, owners = [], []
         for request in requests:
             prefill_of = self.builder_for(request).prefill
@@ -326,7 +343,7 @@ class BasePromptedJudge(Judge):
                 )
                 groups.append([replace(first, text=text) for text in texts[name]])
                 owners.append((request.dialogue.id, request.payload.start))
-        answers = likelihoods_with_usage(self.llm, groups, owners)
+        answers = compute_likelihoods(self.llm, groups, owners)
         rows = chunks(answers, len(dimensions))
         return [dict(zip(dimensions, row, strict=True)) for row in rows]
 
@@ -334,7 +351,7 @@ class BasePromptedJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         fitting = [request for request in requests if request.payload.failure is None]
-        scored = iter(self._score_fitting(fitting, dimensions))
+        scored = iter(self._score_fitting_requests(fitting, dimensions))
         judgements = []
         for request in requests:
             view: PromptView = request.payload
@@ -362,9 +379,13 @@ class BasePromptedJudge(Judge):
         *,
         transient: bool,
     ) -> Judgement:
-        """Returns the judgement of ``request``. ``answers``: the answer for each dimension.
-        ``usages``: the usages to add up. ``transient``: whether the same request may succeed
-        later."""
+        """Returns the judgement of ``request``.
+
+        Args:
+            answers: Dimension -> the model's answer.
+            usages: The tokens and costs to add up.
+            transient: Whether the same request may succeed later.
+        """
         judgement = to_judgement(
             answers,
             [d for d in self.dimensions if d.name in answers],
@@ -375,21 +396,27 @@ class BasePromptedJudge(Judge):
         return replace(judgement, usage=sum_usages(usages), transient=transient)
 
     @abstractmethod
-    def _score_fitting(
+    def _score_fitting_requests(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one judgement for each of ``requests``, in order. All prompts of these requests
-        fit the model's context."""
+        """Returns one judgement for each of ``requests``, whose prompts all fit the model's
+        context."""
 
 
-def likelihoods_with_usage(
+def compute_likelihoods(
     llm: LanguageModel,
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """Returns (likelihoods under ``llm``, usage) for each of ``groups`` of continuations.
-    ``owners``: a key for each group, such as the id of its dialogue. Groups with the same key are
-    sent to the model together, so a beginning that they share is computed once."""
+    """Computes the likelihoods of ``groups`` of continuations under ``llm``.
+
+    Args:
+        owners: A key for each group, such as a dialogue's id. The model reads the common beginning
+            of groups with the same key once.
+
+    Returns:
+        (likelihoods, usage) for each group.
+    """
     answers: list[tuple[list[Likelihood], Usage]] = []
     for likelihoods in grouped_likelihoods(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
@@ -404,19 +431,20 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 
 
 class PromptedConfig(BasePromptedConfig):
-    """The settings of a prompted judge.
+    """The settings of a judge that asks a language model for numbers.
 
-    ``answer``: the format of the answer. None is the format in the prompt file. ``prose`` asks for
-    a number, and also reads a sentence such as "I would give this a 70 out of 100". ``enforce``:
-    whether a backend that can enforce a JSON schema does so. ``comment_chars``: the maximum number
-    of characters of a comment in the schema. ``ask_again``: what happens if an answer about one
-    dimension has no readable number. True asks a second time, for the number alone.
-
-    ``max_tokens``: the maximum number of tokens of an answer. ``temperature``: 0 is greedy
-    decoding. ``repeats``: how many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
-    ``expected``: whether to add the expected rating to ``details``. A server reports alternatives
-    to the number, from which it is computed. On this machine it is computed from the likelihood of
-    each rating.
+    Attributes:
+        answer: The format of the answer. None is the prompt file's. ``prose`` is a number, or a
+            sentence such as "I would give this a 70 out of 100".
+        max_tokens: The maximum number of tokens of an answer.
+        temperature: The sampling temperature. 0 is greedy decoding.
+        repeats: How many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
+        enforce: Whether a backend that can enforce a JSON schema does so.
+        ask_again: Whether to ask once more, for the number alone, if an answer about one dimension
+            has no readable number.
+        comment_chars: The maximum number of characters of a comment in the JSON schema.
+        expected: Whether to add the expected rating to ``details``. A server must report
+            alternatives to tokens for it. On this machine it takes the likelihood of each rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -432,9 +460,16 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """A question that was sent, with its answers. ``owner``: the index of its request in the batch.
-    ``chat``: the last chat request that was sent for it. ``completion``: the model's response to
-    this chat request."""
+    """A question that was sent, with its answers.
+
+    Attributes:
+        owner: The index of its request in the batch.
+        question: The question.
+        chat: The last chat request that was sent for it.
+        completion: The model's response to this chat request.
+        answers: Dimension -> what was read from the response.
+        usages: The tokens and costs of all responses.
+    """
 
     owner: int
     question: PromptQuestion
@@ -447,8 +482,8 @@ class _Asked:
 
 
 class PromptedJudge(BasePromptedJudge):
-    """A judge that asks a language model for numbers, with one question for each dimension or one
-    question about all."""
+    """A judge that asks a language model for numbers, in one question for each dimension or for
+    all."""
 
     family = "prompted"
     config_class = PromptedConfig
@@ -475,14 +510,14 @@ class PromptedJudge(BasePromptedJudge):
             ratings = Ratings.of_scale(dimension, scales[dimension.name])
             self.ratings[dimension.name] = ratings
 
-    def _score_fitting(
+    def _score_fitting_requests(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         questions = self._ask_questions(requests, dimensions)
         if self.config.ask_again:
-            self._ask_again(requests, questions)
+            self._ask_unread_again(requests, questions)
         if self.config.expected and not self.llm.api:
-            self._weigh_by_likelihood(requests, questions)
+            self._add_rating_probabilities(requests, questions)
         judgements = []
         for owner, request in enumerate(requests):
             repeats: dict[str, list[Answer]] = {name: [] for name in dimensions}
@@ -495,7 +530,7 @@ class PromptedJudge(BasePromptedJudge):
                 transient |= question.completion.transient
                 for name, answer in question.answers.items():
                     # A server's alternatives to the number's token are a distribution.
-                    answer = with_alternative_chances(
+                    answer = with_reported_probabilities(
                         question.completion, answer, self.ratings[name]
                     )
                     repeats.setdefault(name, []).append(answer)
@@ -503,7 +538,7 @@ class PromptedJudge(BasePromptedJudge):
             for name in dimensions:
                 answers[name] = repeats[name][0]
                 if self.config.repeats > 1:
-                    answers[name] = pool_answers(repeats[name])
+                    answers[name] = average_answers(repeats[name])
             judgements.append(
                 self.build_judgement(request, answers, usages, transient=transient)
             )
@@ -512,8 +547,9 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_questions(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_Asked]:
-        """Asks the questions about all ``requests``, ``repeats`` times each. Returns them with
-        their answers."""
+        """Asks the questions about all ``requests``, and returns them with their answers.
+
+        Each question is asked as often as ``repeats`` says."""
         config, top_logprobs = self.config, 0
         if config.expected and self.llm.api:
             top_logprobs = ALTERNATIVES
@@ -531,14 +567,13 @@ class PromptedJudge(BasePromptedJudge):
                 for repeat in range(config.repeats):
                     repeated = replace(chat, seed=config.seed + repeat)
                     questions.append(_Asked(owner, question, repeated))
-        self._send(requests, questions)
+        self._send_and_read(requests, questions)
         return questions
 
-    def _send(
+    def _send_and_read(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Sends ``questions`` and sets their answers. The ``owner`` of a question is the index of
-        its request in ``requests``."""
+        """Sends ``questions`` about ``requests``, and reads the answers into them."""
         if not questions:
             return
         completions = self.llm.chat([question.chat for question in questions])
@@ -552,12 +587,17 @@ class PromptedJudge(BasePromptedJudge):
                 self.builder_for(request).answer,
             )
 
-    def _ask_again(
+    def _ask_unread_again(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Sends a question a second time if it is about one dimension and its answer has no
-        readable number. ``questions``: the questions asked so far. ``requests``: the batch that
-        they are about."""
+        """Asks a second time, for the number alone, if the answer has no readable number.
+
+        Questions about several dimensions are not asked again.
+
+        Args:
+            requests: The batch.
+            questions: The questions asked so far. Their answers are replaced.
+        """
         unread: list[_Asked] = []
         for question in questions:
             if question.completion.failed or len(question.answers) > 1:
@@ -572,7 +612,7 @@ class PromptedJudge(BasePromptedJudge):
                 question.chat = replace(question.chat, messages=messages, schema=None)
                 unread.append(question)
         first_answers = [question.answers for question in unread]
-        self._send(requests, unread)
+        self._send_and_read(requests, unread)
         for question, before in zip(unread, first_answers, strict=True):
             ((name, first),) = before.items()
             second = question.answers[name]
@@ -584,16 +624,13 @@ class PromptedJudge(BasePromptedJudge):
                 answer = replace(first, reason=f"{first.reason}; asked again: {reason}")
             question.answers = {name: answer}
 
-    def _weigh_by_likelihood(
+    def _add_rating_probabilities(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
-        """Adds the probability of each rating to the answers of ``questions``. It is computed from
-        the likelihood of the answer with this rating in the place of the number.
+        """Adds the probability of each rating to the answers of ``questions``.
 
-        If one rating begins with another (10 with 1), what follows the number is scored too. If an
-        answer has no number, the ratings are scored at its beginning, but only if the prompt asks
-        for free text (``number``). In other formats the answer is skipped.
-        """
+        It is the likelihood of the answer with this rating in the place of the number. An answer
+        without a number is skipped, unless the prompt asks for free text."""
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
         for question in questions:
@@ -602,21 +639,25 @@ class PromptedJudge(BasePromptedJudge):
             for name, answer in question.answers.items():
                 if answer.span is not None or can_begin:
                     weighed.append((question, name))
-                    groups.append(self._with_every_rating(question, name))
-        scored = likelihoods_with_usage(
+                    groups.append(self._rating_continuations(question, name))
+        scored = compute_likelihoods(
             self.llm, groups, [question.owner for question, _ in weighed]
         )
         for (question, name), (likelihoods, usage) in zip(weighed, scored, strict=True):
             totals = [likelihood.total for likelihood in likelihoods]
-            question.answers[name] = with_rating_chances(question.answers[name], totals)
+            question.answers[name] = with_rating_probabilities(
+                question.answers[name], totals
+            )
             question.usages.append(usage)
 
-    def _with_every_rating(self, question: _Asked, name: str) -> list[Continuation]:
-        """Returns one continuation for each rating of the dimension ``name``: the answer to
-        ``question`` up to its number, then the rating."""
+    def _rating_continuations(self, question: _Asked, name: str) -> list[Continuation]:
+        """Returns one continuation for each rating of the dimension ``name``.
+
+        It is the answer to ``question`` up to its number, then the rating."""
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""
+        # What follows the number tells 1 from 10.
         if ratings.is_ambiguous and end:
             tail = text[end : end + 1].strip()
         first = Continuation(

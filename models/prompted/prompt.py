@@ -1,9 +1,8 @@
 """Prompt files: the texts that a language model is sent, as jinja2 templates in configs/prompts/.
 
-Judges, simulated users and translation use the same format. ``parts`` of a file has templates by
-name. Each is a message or a piece of one. A judge's file has ``user`` and may have ``system``,
-``prefill`` (the beginning of the answer) and ``again`` (a second question, for the number alone).
-"""
+Judges, simulated users and translation use the same format. A judge's file has the part ``user``,
+and may have ``system``, ``prefill`` (the beginning of the answer) and ``again`` (a second question,
+for the number alone)."""
 
 from __future__ import annotations
 
@@ -53,13 +52,18 @@ _UNSEEN = re.compile(
 class Aspect(Config):
     """A prompt's texts about one dimension.
 
-    ``key``: the dimension's name in a JSON answer. ``label``: its name in other texts.
-    ``definition``: replaces the definition of the rubric. ``criteria``: what to look at.
-    ``low_means`` and ``high_means``: what the ends of the scale mean. ``scale``: the scale to ask
-    for. Scores are mapped linearly to the rubric's scale, without rounding (ORALIS, Equation 1).
-    ``whole``: whether to ask for whole numbers only. ``role``: one of the prompt's roles.
-    ``bands``: what each rating means, from the lowest to the highest (G-Eval). ``steps``: how to
-    evaluate (G-Eval).
+    Attributes:
+        key: The dimension's name in a JSON answer.
+        label: Its name in other texts.
+        definition: Replaces the definition of the rubric.
+        criteria: What to look at.
+        low_means: What the low end of the scale means.
+        high_means: What the high end of the scale means.
+        bands: What each rating means, from the lowest to the highest (G-Eval).
+        scale: The scale to ask for. Scores are mapped linearly to the rubric's scale.
+        whole: Whether to ask for whole numbers only.
+        role: One of the prompt's roles.
+        steps: How to evaluate, step by step (G-Eval).
     """
 
     key: str | None = None
@@ -76,17 +80,22 @@ class Aspect(Config):
 
 
 class Prompt(Config):
-    """The content of a prompt file. ``name``: the prompt's name. ``source``: where it is from.
-    ``parts``: its jinja2 templates by name. ``answer``: the form of answer that it asks for.
+    """The content of a prompt file.
 
-    ``layouts``: the layouts by name, each with ``each`` (one question for each dimension) or
-    ``together`` (one question about all). ``variants`` and ``roles``: names that the templates can
-    ask for. The first layout and the first variant are the defaults. ``examples``: the variants
-    that show three scored dialogues (lowest, median and highest score, ORALIS, section 4.2).
-    ``aspects``: texts about dimensions, by dimension. ``scales``: for a variant, the scale in whole
-    numbers that it asks for in all of these dimensions. ``languages``: the other languages of the
-    prompt, each in a file NAME_LANGUAGE. ``speakers``: what the two roles are called in a
-    transcript without tags.
+    Attributes:
+        name: The prompt's name.
+        source: Where it is from.
+        parts: Its jinja2 templates by name, such as ``user`` and ``system``.
+        answer: The form of answer that it asks for.
+        layouts: Name -> ``each`` (a question per dimension) or ``together`` (one about all). The
+            first is the default.
+        variants: Names that the templates can ask for. The first is the default.
+        roles: Names of roles of the model that the templates can ask for.
+        examples: The variants that show three scored dialogues (ORALIS, section 4.2).
+        scales: Variant -> the scale, in whole numbers, that it asks for.
+        languages: The prompt's other languages, each in a file NAME_LANGUAGE.
+        speakers: What ``user`` and ``assistant`` are called in a transcript without tags.
+        aspects: Dimension -> texts about it.
     """
 
     name: str
@@ -102,9 +111,12 @@ class Prompt(Config):
     speakers: Mapping[str, str] = {"user": "User", "assistant": "Assistant"}
     aspects: Mapping[str, Aspect] = {}
 
-    def text(self, part: str, values: Mapping[str, Any]) -> str:
-        """Returns the template ``part`` filled with ``values``. Returns an empty text if the prompt
-        has no such part. Raises ConfigError if the template needs a value that is not given."""
+    def render(self, part: str, values: Mapping[str, Any]) -> str:
+        """Returns the template ``part`` filled with ``values``, or an empty text if there is none.
+
+        Raises:
+            ConfigError: The template needs a value that is not given.
+        """
         try:
             return compile_template(self.parts.get(part, "")).render(values).strip()
         except (TemplateError, TypeError) as error:
@@ -116,20 +128,27 @@ class Prompt(Config):
         *,
         again: Sequence[Mapping[str, object]] = (),
     ) -> list[Message]:
-        """Returns the system message, if the prompt has one, and the user message. ``values``: the
-        template values. ``again``: further values for each earlier attempt to get an answer. The
-        user message ends with the part ``again`` for each of them."""
-        texts = [self.text("user", values)]
+        """Returns the system message, if the prompt has one, and the user message.
+
+        Args:
+            values: The template values.
+            again: Further values for each earlier attempt to get an answer. The user message ends
+                with the part ``again`` for each of them.
+        """
+        texts = [self.render("user", values)]
         if AGAIN in self.parts:
-            texts += [self.text(AGAIN, {**values, **attempt}) for attempt in again]
+            texts += [self.render(AGAIN, {**values, **attempt}) for attempt in again]
         messages = [Message("user", "\n\n".join(texts))]
-        if system := self.text("system", values):
+        if system := self.render("system", values):
             messages.insert(0, Message("system", system))
         return messages
 
     def value_names(self, part: str) -> set[str]:
-        """Returns the names of the values that the template ``part`` uses. Raises ConfigError if
-        the template is not valid."""
+        """Returns the names of the values that the template ``part`` uses.
+
+        Raises:
+            ConfigError: The template is not valid.
+        """
         try:
             return find_undeclared_variables(
                 _ENVIRONMENT.parse(self.parts.get(part, ""))
@@ -154,12 +173,17 @@ def load_prompt(
     parts: Collection[str] = (),
     language: str = "en",
 ) -> Prompt:
-    """Returns the prompt in the file ``prompt``, or with this shipped name. A loaded Prompt is only
-    checked. ``known``: the names of the values that templates may use. None allows any. ``parts``:
-    the parts that must exist. ``language``: the language to load.
+    """Returns a prompt from its file, after checks.
 
-    Raises ConfigError if the file, the language or a part is missing, if a template is not valid,
-    or if it uses an unknown value.
+    Args:
+        prompt: A file, or the name of a shipped one. A loaded Prompt is only checked.
+        known: Names of the values that templates may use. None allows any.
+        parts: The parts that must exist, such as ``user``.
+        language: The language to load, such as ``de``.
+
+    Raises:
+        ConfigError: The file, the language or a part is missing, a template is not valid, or it
+            uses an unknown value.
     """
     where = str(prompt)
     if isinstance(prompt, Prompt):
@@ -195,9 +219,14 @@ def transcript(
     *,
     keep_breaks: bool = False,
 ) -> str:
-    """Returns ``turns`` as a text with a line ``role: content`` for each. None in ``turns`` becomes
-    ``[...]``. ``names``: what to write for each role. ``keep_breaks``: whether line breaks in a
-    turn are kept. By default they become spaces, so that a turn cannot imitate another turn."""
+    """Returns ``turns`` as text, with a line ``role: content`` for each.
+
+    Args:
+        turns: The turns. None stands for turns that are left out, and becomes ``[...]``.
+        names: Role -> what to write for it. By default the role itself.
+        keep_breaks: Whether to keep line breaks in a turn. By default they become spaces, so that a
+            turn cannot imitate another turn.
+    """
     lines = []
     for turn in turns:
         if turn is None:
@@ -214,21 +243,22 @@ def transcript(
 # marks would also work, but would separate prompts that share their beginning.
 
 
-def escape_tags(text: str) -> str:
-    """Returns ``text`` on one line, without invisible characters. Anything that looks like the
-    beginning of a tag is escaped."""
+def escape_text(text: str) -> str:
+    """Returns ``text`` on one line, with tags escaped and without invisible characters."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
 def fence_text(mark: str, text: str) -> str:
-    """Returns ``text`` between two tags with the name ``mark``, such as
-    ``<response>...</response>``. Tags in the text are escaped."""
-    return f"<{mark}>{escape_tags(text)}</{mark}>"
+    """Returns ``text`` between tags named ``mark``, such as ``<response>...</response>``.
+
+    Tags in the text itself are escaped."""
+    return f"<{mark}>{escape_text(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:
-    """Returns ``turns`` as a text between ``<dialogue>`` tags. Each turn is a line between tags
-    with the name of its role. None in ``turns`` becomes ``[...]``."""
+    """Returns ``turns`` as text between ``<dialogue>`` tags, with one tagged line for each turn.
+
+    None in ``turns`` stands for turns that are left out, and becomes ``[...]``."""
     lines = ["<dialogue>"]
     for turn in turns:
         lines.append(GAP if turn is None else fence_text(turn.role, turn.content))
@@ -237,7 +267,8 @@ def fence_dialogue(turns: Iterable[Turn | None]) -> str:
 
 @cache
 def fence_note(language: str) -> str:
-    """Returns the sentence in a prompt that explains the tags around turns. ``language``: its
-    language. The sentence is in English if there is no translation."""
+    """Returns the sentence in a prompt that explains the tags around turns.
+
+    ``language`` is a code such as ``de``. Without a translation the sentence is in English."""
     notes = load_prompt("fence", parts=("en",)).parts
     return notes.get(language, notes["en"]).strip()

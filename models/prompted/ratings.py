@@ -33,17 +33,22 @@ MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 @dataclass(frozen=True)
 class Ratings:
-    """The ratings that a model may write for one dimension, in ascending order. ``texts``: how each
-    is written. ``values``: the value of each on the dimension's scale."""
+    """The ratings that a model may write for one dimension, in ascending order.
+
+    Attributes:
+        texts: How each is written, such as ``("1", "2", "3")``.
+        values: The value of each on the dimension's scale.
+    """
 
     texts: tuple[str, ...]
     values: tuple[float, ...]
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension`` as ratings, if its ends are whole
-        numbers from 0 on and there are two to eleven (three to eleven for a continuous scale). In
-        all other cases returns the ratings 1 to ``points``, evenly spaced over the scale."""
+        """Returns the whole numbers on the scale of ``dimension`` as ratings, or 1 to ``points``.
+
+        The latter are evenly spaced over the scale. They stand for a scale with more than eleven
+        whole numbers or with negative or fractional ends, and for a continuous scale with two."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -58,10 +63,10 @@ class Ratings:
 
     @classmethod
     def of_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """Returns the whole numbers on ``scale`` as ratings of ``dimension``. ``scale`` is the
-        scale that the prompt asks for. If it has more than eleven whole numbers, returns eleven
-        evenly spaced ones (0, 10, ... 100). If it has fewer than two, returns eleven evenly spaced
-        decimals."""
+        """Returns the whole numbers on ``scale``, the scale that the prompt asks for, as ratings.
+
+        They are mapped to the scale of ``dimension``. If there are fewer than two or more than
+        eleven, returns eleven evenly spaced numbers (0, 10, ... 100)."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         if steps < 1:
@@ -80,8 +85,9 @@ class Ratings:
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating that the model wrote in ``completion``, on a line by itself or after
-        ``Rating:``. If it wrote none, the Answer has a reason."""
+        """Returns the rating in ``completion``, on a line by itself or after ``Rating:``.
+
+        If the model wrote none, the Answer has a reason."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
@@ -92,8 +98,8 @@ class Ratings:
         return Answer(reason=reason)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns the mean and the standard deviation of ``values`` under the probabilities
-        ``chances``, one for each rating."""
+        """Returns the mean and the standard deviation of the rating under the probabilities
+        ``chances``."""
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -106,9 +112,12 @@ class Ratings:
 # -- distributions ---------------------------------------------------------------------------------
 
 
-def with_rating_chances(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with the probability of each rating. ``logprobs``: the log-probability of
-    the text of each rating, in order."""
+def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
+    """Returns ``answer`` with the probability of each rating.
+
+    Args:
+        logprobs: The log-probability of the text of each rating, in order.
+    """
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
     total = sum(weights)
@@ -116,14 +125,16 @@ def with_rating_chances(answer: Answer, logprobs: Sequence[float]) -> Answer:
     return replace(answer, chances=chances, mass=total * math.exp(top))
 
 
-def with_alternative_chances(
+def with_reported_probabilities(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with the probability of each of ``ratings``. The probabilities come from
-    the alternatives to the token of the number in ``completion``.
+    """Returns ``answer`` with the probability of each rating, from what the server reports.
 
-    Returns ``answer`` unchanged if the server reports no alternatives, if the number has several
-    tokens, or if one rating begins with another (10 with 1).
+    Args:
+        completion: The model's answer, with the alternatives to each token.
+        answer: The number in it. Returned unchanged if the server reports no alternatives to it.
+        ratings: The ratings that the model may give. If one begins with another, such as 10 with 1,
+            ``answer`` is returned unchanged.
     """
     if answer.span is None or ratings.is_ambiguous or not completion.tokens:
         return answer
@@ -153,10 +164,10 @@ def with_alternative_chances(
     return replace(answer, chances=tuple(chances), mass=min(1.0, total))
 
 
-def pool_answers(repeats: Sequence[Answer]) -> Answer:
-    """Combines ``repeats``, several answers to one question, into one. Returns the first answer
-    with a number, but with the mean of all numbers, and with the mean of all distributions of
-    ratings."""
+def average_answers(repeats: Sequence[Answer]) -> Answer:
+    """Averages the numbers and the probabilities of ``repeats``, several answers to one question.
+
+    All else is from the first answer that has a number."""
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
@@ -183,10 +194,14 @@ def to_judgement(
     *,
     expected: bool,
 ) -> Judgement:
-    """Returns the judgement made from ``answers``, which has an Answer for each of ``dimensions``.
-    ``builder``: the builder of the questions, which knows the scale of the numbers. ``ratings``:
-    the possible ratings of each dimension. ``expected``: whether the score is the expected rating
-    instead of the number in the answer."""
+    """Returns the judgement made from the model's answers about one dialogue.
+
+    Args:
+        answers: An Answer for each of ``dimensions``.
+        builder: The builder of the questions, which knows the scale of the numbers.
+        ratings: The possible ratings of each dimension.
+        expected: Whether the score is the expected rating instead of the number in the answer.
+    """
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}
     comments: list[str] = []

@@ -9,7 +9,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.builder import (
     PromptBuilder,
     PromptView,
-    shown_turns,
+    turn_indices,
 )
 from medal_judges.models.prompted.prompt import Prompt, load_prompt
 from medal_judges.models.prompted.ratings import Ratings
@@ -44,7 +44,7 @@ def test_a_template_reads_no_file_and_runs_no_code() -> None:
     for text in ("{{ dialogue.__class__.__mro__ }}", "{% include 'x' %}"):
         faulty = Prompt(name="p", parts={"user": text})
         with pytest.raises(ConfigError):
-            faulty.text("user", {"dialogue": "Hi"})
+            faulty.render("user", {"dialogue": "Hi"})
 
 
 def test_what_is_filled_in_is_not_filled_again() -> None:
@@ -81,15 +81,15 @@ TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
 
 
 def test_shares_of_a_dialogue() -> None:
-    assert shown_turns(TEN, "full") == list(range(10)) == shown_turns(TEN, "summary_50")
-    assert shown_turns(TEN, "last_40") == [6, 7, 8, 9]
-    assert shown_turns(TEN, "first_40") == [0, 1, 2, 3]
-    assert shown_turns(TEN, "first_20_last_20") == [0, 1, 8, 9]
+    assert turn_indices(TEN, "full") == [*range(10)] == turn_indices(TEN, "summary_50")
+    assert turn_indices(TEN, "last_40") == [6, 7, 8, 9]
+    assert turn_indices(TEN, "first_40") == [0, 1, 2, 3]
+    assert turn_indices(TEN, "first_20_last_20") == [0, 1, 8, 9]
     # grown to a turn of the assistant
-    assert shown_turns(TEN[:3], "first_20_last_20") == [0, 1, 2]
-    assert shown_turns(TEN[:3], "last_40") == [1, 2]
-    assert shown_turns(TEN[:2], "first_40") == [0, 1]
-    assert shown_turns([], "last_40") == []
+    assert turn_indices(TEN[:3], "first_20_last_20") == [0, 1, 2]
+    assert turn_indices(TEN[:3], "last_40") == [1, 2]
+    assert turn_indices(TEN[:2], "first_40") == [0, 1]
+    assert turn_indices([], "last_40") == []
 
 
 QUALITY = Dimension(

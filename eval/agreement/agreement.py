@@ -14,7 +14,7 @@ from medal_judges.eval.metaeval.metrics import answers_by_annotator, fullest_col
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
-from medal_judges.report.figure import Figure, Intervals, span_of
+from medal_judges.report.figure import Figure, Intervals, axis_range
 from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Row, Share, Table, estimate_text, slug
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval_reason
@@ -317,7 +317,7 @@ def agreement_page(
     widest = [part for part in agreements if part.lang == agreements[-1].lang]
     names = [part.dimension.replace("_", " ") for part in widest]
     alphas = [part.estimates["alpha"] for part in widest]
-    panel = Intervals("α", names, alphas, (min(0.0, span_of(alphas)[0]), 1.0))
+    panel = Intervals("α", names, alphas, (min(0.0, axis_range(alphas)[0]), 1.0))
     picture = Figure("Krippendorff's α by dimension", [panel])
     sections = [
         Section("agreement", "Agreement", [picture, table, *notes]),

@@ -10,7 +10,7 @@ from medal_judges.eval.benchmark.results import NOTE, Benchmark
 from medal_judges.eval.metaeval.metaeval import Estimates, ResultRow, SystemAgreement
 from medal_judges.eval.metaeval.metrics import metric_label
 from medal_judges.report.console import Printout, rich_table
-from medal_judges.report.figure import Figure, Intervals, span_of
+from medal_judges.report.figure import Figure, Intervals, axis_range
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -319,7 +319,7 @@ def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_of(row, row.metrics, metric) for row in rows]
-    span = (min(0.0, span_of(estimates)[0]), 1.0)
+    span = (min(0.0, axis_range(estimates)[0]), 1.0)
     like = [estimate_of(row, row.like_for_like, metric).value for row in rows]
     title = f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)}"
     names = [row.judge for row in rows]

@@ -11,7 +11,7 @@ from medal_judges.eval.comparison.results import (
     pairing_words,
 )
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Figure, Intervals, span_of
+from medal_judges.report.figure import Figure, Intervals, axis_range
 from medal_judges.report.page import (
     Block,
     Page,
@@ -134,7 +134,7 @@ def _figure(result: ComparedOn) -> Figure:
         estimates = [in_percent(estimate) for estimate in estimates]
     title = name_in_words(result.dimension) + (", %" if result.is_share else "")
     names = [system.system for system in result.systems]
-    return Figure(title, [Intervals(title, names, estimates, span_of(estimates))])
+    return Figure(title, [Intervals(title, names, estimates, axis_range(estimates))])
 
 
 def systems_table(result: ComparedOn) -> Table:

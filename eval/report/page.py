@@ -34,7 +34,7 @@ from medal_judges.report.figure import (
     Figure,
     Intervals,
     Series,
-    span_of,
+    axis_range,
 )
 from medal_judges.report.page import (
     TURN_KEY,
@@ -43,7 +43,7 @@ from medal_judges.report.page import (
     Page,
     Section,
     Sheet,
-    chat_block,
+    chat_html,
     count_text,
     render_template,
 )
@@ -164,7 +164,7 @@ def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
     for mechanism, chats in group_by_mechanism(worst).items():
         folds = []
         for chat in chats:
-            turns = chat_block(chat.turns, chat.contributions)
+            turns = chat_html(chat.turns, chat.contributions)
             folds.append(Fold(_chat_heading(chat), [turns]))
         heading = f"{mechanism[:1].upper()}{mechanism[1:]}"
         yield Fold(
@@ -225,13 +225,13 @@ def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``parts``."""
     _, estimates = _unit_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
-    return Intervals(name, groups, estimates, span_of(estimates))
+    return Intervals(name, groups, estimates, axis_range(estimates))
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``periods``."""
     label, estimates = _unit_and_estimates(scores, periods, name)
-    low, high = span_of(estimates)
+    low, high = axis_range(estimates)
     dimension = scores.dimensions[name]
     factor = 100.0 if scores.is_share(name) else 1.0
     span = max(low, factor * dimension.low), min(high, factor * dimension.high)

@@ -20,7 +20,7 @@ from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.page import Sheet, Turns, short_turns
+from medal_judges.report.page import Sheet, Turns, shortened_turns
 from medal_judges.stats.correlation import Floats
 
 # Worst chats: a tenth of all, but so many.
@@ -169,7 +169,7 @@ def _read_turns(
         for row in rows_of_id.get(dialogue.id, ()):
             judgement = judgement_of[row]
             if ScoreKey(dialogue.id, judgement.turn, judgement.chat).matches(dialogue):
-                turns_of[row] = short_turns(dialogue)
+                turns_of[row] = shortened_turns(dialogue)
     return turns_of
 
 

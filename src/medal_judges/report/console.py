@@ -37,9 +37,7 @@ _NOISE = {
 
 
 class PlainConsole(Console):
-    """A rich console that prints text unchanged. An ordinary rich console would read ``[/b]`` in a
-    file's name as markup and fail. It would also replace ``:x:`` by an emoji and print escape
-    sequences."""
+    """A console of rich that prints text unchanged, without reading markup or emoji codes in it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -56,8 +54,14 @@ def wide_console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """What a command prints, in this order: ``head``, ``tables``, ``notes`` (dimmed), ``foot``. The
-    lines of ``head`` and ``foot`` are not wrapped."""
+    """What a command prints: ``head``, ``tables``, ``notes`` and, at the end, ``foot``.
+
+    Attributes:
+        tables: Tables, each with its title.
+        notes: Dimmed lines below the tables.
+        head: Lines that are not wrapped.
+        foot: Lines that are not wrapped.
+    """
 
     tables: Sequence[Table | RichTable]
     notes: Iterable[str] = ()
@@ -87,8 +91,12 @@ def shorten(text: str, length: int = WIDTH) -> str:
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """Converts ``table`` to a table of rich. ``columns``: the names of the columns to keep
-    (default: all). ``intervals``: the names of the columns that show intervals (default: all)."""
+    """Converts ``table`` to a table of rich, for the terminal.
+
+    Args:
+        columns: Names of the columns to keep. Empty for all.
+        intervals: Names of the columns that show intervals. None for all.
+    """
     is_brief: dict[int, bool] = {}  # the columns to print
     printed = RichTable(
         title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False
@@ -128,11 +136,13 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 
 class ProgressBar:
-    """Shows on standard error how many dialogues are finished. ``total``: the number of all
-    dialogues, None if it is unknown.
+    """Shows on standard error how many dialogues are finished, while its ``with`` block runs.
 
-    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
-    minute, so a short run prints nothing.
+    Without a terminal, it prints a line every minute in place of a bar.
+
+    Args:
+        label: Text before the bar.
+        total: Number of all dialogues, None if unknown.
     """
 
     def __init__(self, label: str, total: int | None = None) -> None:
@@ -164,8 +174,13 @@ class ProgressBar:
         total: int | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to the number of finished dialogues, or sets the number to ``finished``.
-        Sets ``total`` and ``note`` (a text beside the bar) unless they are None."""
+        """Adds ``count`` to the number of finished dialogues.
+
+        Args:
+            finished: Number of finished dialogues, in place of adding ``count``.
+            total: New number of all dialogues. None for no change.
+            note: New text beside the bar. None for no change.
+        """
         (task,) = self._bar.tasks
         if finished is None:
             finished = int(task.completed) + count
@@ -179,9 +194,9 @@ class ProgressBar:
 
 
 def silence_libraries() -> None:
-    """Hides the log messages that _NOISE lists. Without a terminal, it also turns off the progress
-    bars of transformers and huggingface_hub. It must be called before these libraries are
-    imported."""
+    """Hides useless log messages and, without a terminal, progress bars of libraries.
+
+    It only works before transformers and huggingface_hub are imported."""
     for name, start in _NOISE.items():
 
         def is_useful(record: logging.LogRecord, start: str = start) -> bool:

@@ -47,8 +47,13 @@ Colour = Any  # whatever matplotlib takes
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A panel of ``estimates`` from left to right, such as one for each day. ``names``: their names
-    on the horizontal axis. ``span`` and ``label``: the range and the label of the vertical axis."""
+    """A panel of estimates from left to right, such as one for each day.
+
+    Attributes:
+        names: Names of the estimates on the horizontal axis.
+        span: Lowest and highest value of the vertical axis.
+        label: Label of the vertical axis.
+    """
 
     title: str
     names: Sequence[str]
@@ -59,12 +64,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A panel with a row for each of ``names``: its estimate and interval, on an axis over
-    ``span``.
+    """A panel with a row for each estimate and its interval.
 
-    ``ceiling``: the human ceiling, drawn as a diamond on each row. ``like``: for each row, the
-    judge's agreement with the same annotators as in the ceiling. It is drawn as a ring, which can
-    be compared with the diamond. A row whose value is None gets no ring.
+    Attributes:
+        names: Names of the rows.
+        span: Lowest and highest value of the axis.
+        ceiling: Human ceiling, drawn as a diamond on each row.
+        like: For each row, the agreement to compare with the ceiling, drawn as a ring. None for no
+            ring.
     """
 
     title: str
@@ -77,8 +84,13 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of ``segments``, each (length, colour). ``name`` is on the left of the bar and ``text``
-    on the right."""
+    """A horizontal bar of coloured segments.
+
+    Attributes:
+        name: Text on the left of the bar.
+        segments: Length and colour of each segment.
+        text: Text on the right of the bar.
+    """
 
     name: str
     segments: Sequence[tuple[float, Colour]]
@@ -96,8 +108,14 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels with a title and one legend of (name, colour) pairs. ``heading``: the heading above
-    the figure on a page."""
+    """A figure of one or several panels.
+
+    Attributes:
+        title: Title inside the figure.
+        panels: Parts that are drawn side by side.
+        heading: Heading above the figure on a page.
+        legend: Name and colour of each entry.
+    """
 
     title: str
     panels: Sequence[Series | Intervals | Bars]
@@ -105,9 +123,9 @@ class Figure:
     legend: Sequence[tuple[str, Colour]] = ()
 
 
-def span_of(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
-    """Returns the range of all values and intervals of ``estimates``, widened on both sides by
-    ``share`` of its length. The range is never empty."""
+def axis_range(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
+    """Returns the range of an axis that shows ``estimates`` and their intervals. It is wider on
+    both sides by ``share`` of its length."""
     ends: list[float] = []
     for estimate in estimates:
         for end in (estimate.low, estimate.value, estimate.high):
@@ -122,22 +140,30 @@ def span_of(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
 
 
 def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, bytes]:
-    """Writes NAME.png, NAME.pdf and NAME.svg of each figure to ``folder``. ``figures``: maps each
-    NAME to its figure. Returns the content of the SVG files by ``id(figure)``. The same figures
-    give the same bytes."""
+    """Writes each figure to ``folder`` as PNG, PDF and SVG.
+
+    Args:
+        figures: Maps each file name, without its ending, to a figure.
+
+    Returns:
+        Content of each SVG file by ``id(figure)``.
+    """
     drawings = {}
     if figures:
         folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        for ending, content in draw_files(figure, tuple(_FORMATS)).items():
+        for ending, content in draw_bytes(figure, tuple(_FORMATS)).items():
             (folder / f"{name}.{ending}").write_bytes(content)
             drawings[id(figure)] = content
     return drawings
 
 
-def draw_files(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Draws ``figure`` and returns the content of a file for each of ``endings`` (png, pdf or
-    svg)."""
+def draw_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
+    """Draws ``figure`` and returns the content of a file for each of ``endings``.
+
+    Args:
+        endings: Some of ``png``, ``pdf`` and ``svg``.
+    """
     import matplotlib
 
     contents = {}

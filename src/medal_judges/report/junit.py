@@ -12,9 +12,16 @@ from medal_judges.storage.files import atomic_write
 
 
 def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -> Path:
-    """Writes the results of gates as JUnit XML and returns the ``path``. ``gates``: (name, verdict,
-    text) of each gate. ``failed`` is a failure, ``undecided`` is skipped, any other verdict passes.
-    ``suite``: the name of the test suite."""
+    """Writes the results of ``gates`` (pass or fail checks) to ``path`` as JUnit XML.
+
+    Args:
+        suite: Name of the test suite.
+        gates: Name, verdict and text of each gate. Verdicts other than ``failed`` and ``undecided``
+            pass.
+
+    Returns:
+        The ``path``.
+    """
     elements = {"failed": "failure", "undecided": "skipped"}
     counts = Counter(verdict for _, verdict, _ in gates)
     root = Element("testsuite", name=suite, tests=str(len(gates)))

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Figure, draw_files, write_figures
+from medal_judges.report.figure import Figure, draw_bytes, write_figures
 from medal_judges.report.table import (
     Table,
     cell_parts,
@@ -38,8 +38,13 @@ Turns = Sequence[tuple[str, str]]  # (role, text)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks of a page that are hidden until a reader clicks on ``summary``. If ``is_open``, they
-    are shown at first."""
+    """Blocks of a page that are hidden until a reader clicks on ``summary``.
+
+    Attributes:
+        summary: Text that is always shown.
+        blocks: What is hidden.
+        is_open: Whether the blocks are shown at first.
+    """
 
     summary: str
     blocks: Sequence[Block]
@@ -56,9 +61,12 @@ Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 class Section:
     """A part of a page with a heading. The page leaves out sections without blocks.
 
-    ``anchor``: the section's name in links. ``lead``: the text below the heading. If it is None,
-    the text comes from the page's leads.html, under the name of the anchor. ``link``: a shorter
-    heading for the navigation.
+    Attributes:
+        anchor: Name of the section in links.
+        heading: Text above the section.
+        blocks: Content.
+        lead: Text below the heading. None for the text of ``anchor`` in leads.html.
+        link: Shorter heading for the navigation.
     """
 
     anchor: str
@@ -70,13 +78,18 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page with the results of a command. It is written as NAME.html, with tables, figures and
-    NAME.json beside it. The same content gives the same bytes.
+    """The results of a command as an HTML page, with tables, figures and JSON beside it.
 
-    ``leads``: the package whose templates/leads.html has the texts below the headings. ``tables``:
-    written as tables/KEY.csv. ``figures``: written as figures/KEY.png, .pdf and .svg. ``record``:
-    the content of NAME.json. With None, there is no such file. ``printout``: what the command
-    prints in the terminal.
+    Attributes:
+        name: Name of the file, without ``.html``.
+        title: Title at the top of the page.
+        subtitle: Text below the title.
+        sections: Parts of the page.
+        leads: Package whose templates/leads.html has the texts below the headings.
+        tables: Maps KEY to the content of tables/KEY.csv.
+        figures: Maps KEY to the content of figures/KEY.png, .pdf and .svg.
+        record: Content of the JSON file. None for no such file.
+        printout: What the command prints in the terminal.
     """
 
     name: str
@@ -110,7 +123,7 @@ class Page:
             leads = vars(_environment(self.leads).get_template("leads.html").module)
 
         def image(figure: Figure) -> str:
-            drawing = drawings.get(id(figure)) or draw_files(figure)["svg"]
+            drawing = drawings.get(id(figure)) or draw_bytes(figure)["svg"]
             return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
 
         text = render_template(
@@ -129,9 +142,7 @@ class Page:
 
 
 def print_and_write(page: Page, folder: Path | None) -> None:
-    """Writes ``page`` to ``folder``, if a folder is given. Then prints the page's ``printout`` and
-    the path of the page. The page is written first, so it is not lost if standard output is
-    closed."""
+    """Writes ``page`` to ``folder``, if there is one, then prints its ``printout`` and its path."""
     path = None
     if folder is not None:
         path = page.write(folder)
@@ -142,8 +153,7 @@ def print_and_write(page: Page, folder: Path | None) -> None:
 
 
 def render_template(package: str, template: str, **values: object) -> Markup:
-    """Returns HTML: the file ``template`` in the folder templates of ``package``, filled with
-    ``values``."""
+    """Returns HTML: the file ``template`` of ``package``, filled with ``values``."""
     return Markup(_environment(package).get_template(template).render(**values))
 
 
@@ -166,9 +176,13 @@ def _environment(package: str) -> Environment:
     return templates
 
 
-def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
-    """Returns the HTML of a chat. ``contributions``: how much each turn raised or lowered the
-    score, shown as a colour. The later turns of a long chat are hidden until a reader clicks."""
+def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
+    """Returns the HTML of a chat.
+
+    Args:
+        turns: Role and text of each turn.
+        contributions: How much each turn raised or lowered the score, shown as a colour.
+    """
     moves: Sequence[float | None] = contributions or [None] * len(turns)
     largest = max((abs(move) for move in contributions), default=0.0) or 1.0
     rows = []
@@ -178,9 +192,12 @@ def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
     return render_template(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
-def short_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
-    """Returns the (role, text) pairs of ``dialogue``. If the texts have more than ``limit``
-    characters in all, each is cut to an equal share of them."""
+def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
+    """Returns the role and text of each turn of ``dialogue``.
+
+    Args:
+        limit: Most characters of all texts. Beyond it, each text is cut to an equal share.
+    """
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:
         share = limit
@@ -195,14 +212,13 @@ def short_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
-    """Returns the section "How it was made" of a page. ``facts``: the (name, value) pairs that it
-    lists."""
+    """Returns the section "How it was made" of a page. ``facts`` are its (name, value) pairs."""
     pairs = list(facts)
     return Section("facts", "How it was made", [pairs] if pairs else [])
 
 
 def count_text(counts: Iterable[tuple[int, str]]) -> str:
-    """Returns (number, noun) pairs as text, with plurals, such as ``2 judges · 1 set``."""
+    """Returns ``counts`` (number, noun) as text with plurals, such as ``2 judges · 1 set``."""
     texts = []
     for n, name in counts:
         plural = "" if n == 1 else "s"

@@ -45,8 +45,14 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A traffic light that shows a verdict by its ``colour`` and a sign, with ``text`` beside it.
-    ``value``: the number that is written to CSV files, and by which rows are sorted."""
+    """A traffic light that shows a verdict.
+
+    Attributes:
+        colour: Colour of the light. ``none`` is neither good nor bad.
+        text: Text beside the light.
+        tooltip: Text under the mouse.
+        value: Number for CSV files and for sorting.
+    """
 
     colour: Literal["green", "red", "none"]
     text: str
@@ -64,12 +70,14 @@ Row = Sequence[Cell]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Named columns, rows of typed cells, and a note below the table.
+    """A table of results for the page, the terminal, CSV and JSON.
 
-    A float is shown with 2 decimals, an Estimate with its interval or its reason, None as a dash.
-    ``headings``: maps a row's index to the heading above that row. A heading starts a group of
-    rows, and each group is sorted separately. ``last``: marks the last row as the human ceiling or
-    as the total. This row then stays last when the table is sorted. None for an ordinary last row.
+    Attributes:
+        columns: Names of the columns.
+        rows: Cells of each row. None is shown as a dash.
+        note: Text below the table.
+        headings: Maps a row's index to the heading above it. Groups are sorted separately.
+        last: Kind of a last row that sorting does not move, None for an ordinary row.
     """
 
     title: str
@@ -86,8 +94,7 @@ class Table:
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """Returns for each column whether it holds words or numbers. This decides how the column is
-        aligned and sorted."""
+        """Returns for each column whether it holds words or numbers, by which it is aligned."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -95,8 +102,7 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the table as a JSON object. An Estimate or another typed cell becomes an object
-        of its fields."""
+        """Returns the table as a JSON object. A typed cell becomes an object of its fields."""
         rows = [
             [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows
@@ -110,8 +116,8 @@ class Table:
 
 
 def csv_value(cell: object) -> object:
-    """Returns ``cell`` as a value for CSV, in full precision. An Estimate becomes its value with
-    its interval in brackets, or the reason why it has no value."""
+    """Returns ``cell`` as a value for CSV, in full precision. An Estimate becomes ``value [low,
+    high]``, its value alone, or the reason why it has none."""
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
@@ -123,8 +129,7 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the value by which ``cell`` is sorted on the page: its number or, if it has none, its
-    text. An estimate without a value has the empty text."""
+    """Returns the number by which ``cell`` is sorted on the page, or its text without a number."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value
@@ -133,9 +138,12 @@ def sort_key(cell: object) -> object:
 def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
-    """Writes a CSV file and returns its ``path``. ``rows`` hold typed cells or plain values. None
-    becomes an empty cell. A text that a spreadsheet would read as a formula gets a leading
-    apostrophe."""
+    """Writes a CSV file, safe to open as a spreadsheet, and returns its ``path``.
+
+    Args:
+        columns: Names of the columns.
+        rows: Typed cells or plain values. None becomes an empty cell.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
@@ -149,8 +157,7 @@ def slug(text: str) -> str:
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """Returns a slug for each of ``texts``. A slug that is already used gets a number, so that no
-    file overwrites another."""
+    """Returns a distinct file name of a-z, 0-9 and dashes for each of ``texts``."""
     slugs: list[str] = []
     for base in map(slug, texts):
         names = chain([base], (f"{base}-{i}" for i in count(2)))
@@ -208,16 +215,19 @@ def p_value_text(value: float) -> str:
 def interval_text(
     estimate: Estimate, text: Callable[[float], str] = number_text
 ) -> str:
-    """Returns the interval of ``estimate`` as text, ``[low, high]``. The text is empty if there is
-    no interval. ``text``: a function that writes a number as text."""
+    """Returns the interval of ``estimate`` as ``[low, high]``, or an empty text without one.
+
+    Args:
+        text: Function that writes a number as text.
+    """
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{text(estimate.low)}, {text(estimate.high)}]"
 
 
 def estimate_text(cell: Cell) -> str:
-    """Returns ``cell``, an estimate or a share, as text with its interval. Without a value, the
-    text is the reason."""
+    """Returns ``cell``, an estimate or a share, as text with its interval, or the reason without a
+    value."""
     text, span, hint = cell_parts(cell)
     if text == DASH:
         return hint
@@ -225,8 +235,8 @@ def estimate_text(cell: Cell) -> str:
 
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
-    """Returns three texts for ``cell``: its value, its interval and its tooltip. The interval and
-    the tooltip may be empty."""
+    """Returns the value, the interval and the tooltip of ``cell`` as three texts. The last two may
+    be empty."""
     if isinstance(cell, Brief):
         text, span, hint = cell_parts(cell.estimate)
         return text, "", span or hint

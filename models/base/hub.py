@@ -74,10 +74,10 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
         # judge.json first, so that a repository that is not a judge costs one small file.
         settings = Path(hf_hub_download(repo_id, "judge.json", revision=revision))
         # The commit whose settings were read.
-        return download_repository(repo_id, settings.parent.name, patterns=_PULLED)
+        return fetch_repo(repo_id, settings.parent.name, patterns=_PULLED)
 
 
-def download_repository(
+def fetch_repo(
     repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None
 ) -> Path:
     """Downloads the Hub repository ``repo_id`` at ``revision`` and returns its folder.

@@ -97,7 +97,7 @@ class DimensionScore:
     failure: str | None = None
 
 
-def judgement_from_scores(
+def as_judgement(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
     """Returns a Judgement from ``results``, which has the result of each dimension by name.

@@ -77,11 +77,11 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
         "of another shape": [key for key, *_ in report["mismatched_keys"]],
     }
     require_no_differences(folder, differences)
-    require_known_token_ids(network, tokenizer, folder)
+    require_known_ids(network, tokenizer, folder)
     return network, tokenizer
 
 
-def require_known_token_ids(network: Any, tokenizer: Any, folder: Path) -> None:
+def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
     """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``.
     ``folder`` is for the message."""
     highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])

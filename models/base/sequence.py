@@ -15,11 +15,7 @@ import torch
 from torch import Tensor
 
 from medal_judges.models.base.heads import OutputHead
-from medal_judges.models.base.judge import (
-    DimensionScore,
-    ScoreRequest,
-    judgement_from_scores,
-)
+from medal_judges.models.base.judge import DimensionScore, ScoreRequest, as_judgement
 from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import (
@@ -169,4 +165,4 @@ class SequenceJudge(LearnedJudge):
             for result, score, chances, raw in rows:
                 details = self.details_of(heads[name].dimension, score, raw)
                 result[name] = DimensionScore(score, chances, details)
-        return [judgement_from_scores(result) for result in results]
+        return [as_judgement(result) for result in results]

@@ -31,7 +31,7 @@ from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
     ScoreRequest,
-    judgement_from_scores,
+    as_judgement,
 )
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
 from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
@@ -496,7 +496,7 @@ class FollowUpJudge(Judge):
         for name in names:
             results[name] = self._dimension_score(name, request, table, weights)
         texts = " / ".join(follow_ups[i].text for i in likeliest)
-        return judgement_from_scores(
+        return as_judgement(
             results,
             explanation=f"likeliest follow-ups: {texts}",
             usage=sum_usages([likelihood_usage(request.tokens, likelihoods)]),

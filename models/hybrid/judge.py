@@ -23,7 +23,7 @@ from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
     ScoreRequest,
-    judgement_from_scores,
+    as_judgement,
 )
 from medal_judges.models.base.saving import (
     OPTIONS,
@@ -389,7 +389,7 @@ class HybridJudge(Judge):
             if judgement.explanation:
                 notes.append(f"{name}: {judgement.explanation}")
         judgements = answers.values()
-        return judgement_from_scores(
+        return as_judgement(
             results,
             explanation="; ".join(notes) or None,
             usage=total_usage(judgement.usage for judgement in judgements),

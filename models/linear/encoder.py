@@ -18,11 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.hub import download_repository
-from medal_judges.models.base.pretrained import (
-    adapt_base_settings,
-    require_known_token_ids,
-)
+from medal_judges.models.base.hub import fetch_repo
+from medal_judges.models.base.pretrained import adapt_base_settings, require_known_ids
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -90,9 +87,7 @@ class TextEncoder:
         read."""
         path = Path(model_path(config.base))
         if not path.is_dir():
-            path = download_repository(
-                config.base, config.base_revision, patterns=MODEL_FILES
-            )
+            path = fetch_repo(config.base, config.base_revision, patterns=MODEL_FILES)
         return cls(path, config)
 
     @cached_property
@@ -133,7 +128,7 @@ class TextEncoder:
                 f"{folder}: some weights are not finite numbers. Download it again"
             )
         body = model[0].auto_model
-        require_known_token_ids(body, model.tokenizer, folder)
+        require_known_ids(body, model.tokenizer, folder)
         # BERT's layer on the first token, which is not used
         body.pooler = None
         return model.eval()

@@ -25,7 +25,7 @@ from medal_judges.models.base.judge import (
     EXPLAINED_TURNS,
     DimensionScore,
     ScoreRequest,
-    judgement_from_scores,
+    as_judgement,
 )
 from medal_judges.models.base.learned import LearnedJudge, constructor_arguments
 from medal_judges.models.base.saving import (
@@ -268,7 +268,7 @@ class LinearJudge(LearnedJudge):
             scores = self._dimension_scores(self.dimension(name), requests, rows)
             for result, score in zip(results, scores, strict=True):
                 result[name] = score
-        return list(map(judgement_from_scores, results))
+        return list(map(as_judgement, results))
 
     def _dimension_scores(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats

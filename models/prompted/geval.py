@@ -8,11 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from medal_judges.errors import NotAvailableError
-from medal_judges.models.base.judge import (
-    DimensionScore,
-    ScoreRequest,
-    judgement_from_scores,
-)
+from medal_judges.models.base.judge import DimensionScore, ScoreRequest, as_judgement
 from medal_judges.models.batching import chunks
 from medal_judges.models.llm.cost import Usage, sum_usages
 from medal_judges.models.llm.protocol import ChatRequest, Completion
@@ -225,5 +221,5 @@ class GPTScoreJudge(BasePromptedJudge):
                 score = dimension.from_unit(chance)
                 results[name] = DimensionScore(score, distribution, {"raw": raw})
             usage = sum_usages(usage for _, usage in row.values())
-            judgements.append(judgement_from_scores(results, usage=usage))
+            judgements.append(as_judgement(results, usage=usage))
         return judgements

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.models.base.judge import DimensionScore, judgement_from_scores
+from medal_judges.models.base.judge import DimensionScore, as_judgement
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.answers import (
     Answer,
@@ -236,7 +236,7 @@ def to_judgement(
     failures = []
     for reason, names in names_by_reason.items():
         failures.append(f"{', '.join(names)}: {reason}")
-    return judgement_from_scores(
+    return as_judgement(
         results,
         explanation="\n".join(comments) or None,
         failure="; ".join(failures) or None,

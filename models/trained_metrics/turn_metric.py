@@ -17,12 +17,12 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.hub import download_repository
+from medal_judges.models.base.hub import fetch_repo
 from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
     ScoreRequest,
-    judgement_from_scores,
+    as_judgement,
 )
 from medal_judges.models.base.pretrained import load_network, max_positions
 from medal_judges.models.base.safe_folder import require_data_only
@@ -83,7 +83,7 @@ def load_checkpoint(
     kind = getattr(transformers, network_class)
     folder = Path(config.model)
     if not folder.is_dir():
-        folder = download_repository(config.model, config.revision, patterns=_FILES)
+        folder = fetch_repo(config.model, config.revision, patterns=_FILES)
     require_data_only(folder)
     device = torch_device(config.device)
 
@@ -218,7 +218,7 @@ class TurnMetric(Judge):
             results = {}
             for name in dimensions:
                 results[name] = self._dimension_score(name, answers)
-            judgements.append(judgement_from_scores(results))
+            judgements.append(as_judgement(results))
         return judgements
 
     def _probability_by_input(

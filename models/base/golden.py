@@ -1,8 +1,8 @@
-"""Golden scores: the scores of sixteen dialogues, saved with a judge to check it on other machines.
+"""Golden scores: a judge's scores of sixteen dialogues, saved with it to check it on other
+machines.
 
-At the end of ``medal train`` the saved judge is loaded again. The run fails if its scores differ
-from the golden scores. ``medal doctor JUDGE`` runs the same check.
-"""
+``medal train`` fails if the saved judge, loaded again, gives other scores. ``medal doctor JUDGE``
+runs the same check."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ FEW = 4  # dialogues for a judge that writes answers
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """The result of comparing a judge's scores on this machine with its golden.json.
+    """The difference between a judge's scores on this machine and its golden scores.
 
-    ``deviation``: the largest difference between a score and its golden score, divided by the
-    length of the dimension's scale. It is infinite if only one of the two is None. ``where``: the
-    dialogue and dimension with this difference. ``golden``: the content of golden.json.
+    Attributes:
+        deviation: The largest difference of a score, as a share of the dimension's scale. Infinite
+            if only one of the two scores is None.
+        where: The dialogue and dimension with this difference, such as ``golden-03, overall``.
+        golden: The content of golden.json.
     """
 
     deviation: float
@@ -40,6 +42,7 @@ class GoldenCheck:
 
     @property
     def holds(self) -> bool:
+        """Whether the deviation is within the tolerance in golden.json."""
         return self.deviation <= float(self.golden["tolerance"])
 
 
@@ -49,9 +52,9 @@ def golden_dialogues() -> list[Dialogue]:
 
 
 def write_golden(judge: Any, folder: Path) -> None:
-    """Writes golden.json into the judge's ``folder``: its scores of the golden dialogues, its
-    device and dtype, and the tolerance. A judge that asks language models scores only four of the
-    dialogues."""
+    """Writes golden.json, with the judge's scores of the golden dialogues, into its ``folder``.
+
+    A judge that asks language models scores only four of the dialogues."""
     dialogues = golden_dialogues()
     if judge.language_models():
         # Evenly spaced, because neighbours in the file share a language.
@@ -98,12 +101,16 @@ def compare_with_golden(
     device: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
-    """Loads the judge saved in ``folder``, scores the golden dialogues with it, and compares the
-    scores with golden.json.
+    """Scores the golden dialogues with a saved judge and compares the scores with its golden.json.
 
-    ``device``: the device to load the judge on. By default it is the device named in golden.json,
-    or the CPU on a machine without a GPU. ``options``: further options of ``load_judge``. Raises
-    JudgeLoadError if golden.json is missing or damaged.
+    Args:
+        folder: The judge's folder.
+        device: Where the judge runs. None is the device in golden.json, or the CPU of a machine
+            without a GPU.
+        options: Further options of ``load_judge``.
+
+    Raises:
+        JudgeLoadError: golden.json is missing or damaged, or the judge cannot be loaded.
     """
     import torch
 
@@ -131,11 +138,17 @@ def compare_with_golden(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Compares the judge saved in ``folder`` with its golden.json and returns the largest
-    deviation, as a share of the dimension's scale.
+    """Checks that a saved judge still gives its golden scores, the scores in golden.json.
 
-    ``options``: options of ``load_judge``. Raises JudgeLoadError if the deviation is above the
-    tolerance, or if golden.json is missing or damaged.
+    Args:
+        folder: The judge's folder.
+        options: Options of ``load_judge``.
+
+    Returns:
+        The largest difference of a score, as a share of the dimension's scale.
+
+    Raises:
+        JudgeLoadError: The difference is above the tolerance, or golden.json is missing or damaged.
     """
     check = compare_with_golden(folder, options=options)
     if not check.holds:

@@ -1,5 +1,4 @@
-"""The heads of trained judges: one per dimension, from logits to a score, a distribution and a
-loss."""
+"""Output heads of trained judges, one per dimension: from logits to a score and a loss."""
 
 from __future__ import annotations
 
@@ -28,12 +27,8 @@ _ORDER = (
 
 
 def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order.
-
-    Scores from 0.1 to 0.9 are unchanged. Any other score is moved towards the middle. Let d be its
-    distance to the nearer end of [0, 1], negative if the score is outside. The result is at the
-    distance 0.01 / (0.2 - d) from this end.
-    """
+    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order. Scores from 0.1 to 0.9 do
+    not change."""
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
     bent = _END**2 / (2 * _END - np.minimum(distance, _END))
@@ -44,10 +39,11 @@ def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Maps each of ``units``, scores on [0, 1], to 0.99 * f(unit) + 0.01 * unit.
+    """Maps scores with a fitted isotonic regression, and keeps different scores different.
 
-    The function f interpolates ``knots`` (x, y) of an isotonic regression. It can be flat. The
-    second term keeps scores different where f is flat.
+    Args:
+        units: The scores, on [0, 1].
+        knots: The x and the y of the points that the regression interpolates.
     """
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
@@ -56,8 +52,11 @@ def map_isotonic(
 def fit_isotonic(
     units: npt.ArrayLike, targets: npt.ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1], and returns its
-    knots (x, y)."""
+    """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1].
+
+    Returns:
+        The x and the y of the points that the regression interpolates.
+    """
     from sklearn.isotonic import IsotonicRegression  # a second to import
 
     fitted = IsotonicRegression(out_of_bounds="clip").fit(
@@ -68,16 +67,15 @@ def fit_isotonic(
 
 
 class HeadConfig(Config):
-    """The settings of the head of one dimension.
+    """The settings of the output head of one dimension.
 
-    ``kind``: the loss of the head. ``regression`` is the mean squared error on [0, 1]. ``ordinal``
-    is CORN (Shi, Cao and Raschka, 2023). ``binary`` is cross-entropy on soft labels.
-    ``classification`` is cross-entropy over the levels, the ratings that the dimension's scale
-    allows.
-
-    ``label_smoothing``: the share of a target that is spread evenly over all classes, in a binary
-    or classification head. ``positive_weight``: the factor on the loss of the positive class, in a
-    binary head.
+    Attributes:
+        kind: The loss. ``regression`` is the mean squared error, ``ordinal`` is CORN (Shi, Cao and
+            Raschka, 2023), ``binary`` is cross-entropy on soft labels, ``classification`` is
+            cross-entropy over the ratings on the scale.
+        label_smoothing: The share of a target that is spread evenly over all classes (binary and
+            classification heads).
+        positive_weight: The factor on the loss of the positive class (binary heads).
     """
 
     kind: HeadKind = "regression"
@@ -96,10 +94,11 @@ class HeadConfig(Config):
 
 
 class HeadedConfig(TrainedConfig):
-    """The settings of a judge with a head for each dimension.
+    """The settings of a judge with an output head for each dimension.
 
-    ``heads``: dimension -> settings of its head. A dimension without an entry has a binary head if
-    it is binary, and a regression head otherwise.
+    Attributes:
+        heads: Dimension -> settings of its head. By default a binary dimension has a binary head,
+            and any other a regression head.
     """
 
     by_steps: ClassVar[bool] = True
@@ -114,14 +113,18 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of one dimension, fitted on validation rows. The defaults change nothing.
+    """How the outputs for one dimension are corrected, fitted on validation rows.
 
-    ``temperature``: the number that divides the logits of a binary, ordinal or classification head.
-    ``spread``: the standard deviation of a regression's errors, on [0, 1]. ``isotonic``: the knots
-    (x, y) of an isotonic regression. ``threshold``: a probability, which is mapped to the score
-    0.5. It is chosen so that flagging the dialogues above it gives the best F1 on held-out rows.
-    ``margin``: the half width, on [0, 1], of the interval around a regression's score that holds
-    nine in ten human ratings. ``rows``: the number of rows that the calibration is fitted on.
+    The defaults change nothing.
+
+    Attributes:
+        temperature: The number that divides the logits of a binary, ordinal or classification head.
+        spread: The standard deviation of a regression's errors, on [0, 1].
+        isotonic: The x and the y of the points of an isotonic regression.
+        threshold: The probability that becomes the score 0.5. It gives the best F1 on held-out
+            rows.
+        margin: Half the width, on [0, 1], of the interval that holds nine in ten human ratings.
+        rows: The number of rows that the calibration is fitted on.
     """
 
     temperature: float = 1.0
@@ -132,26 +135,28 @@ class Calibration:
     rows: int = 0
 
     def apply_isotonic(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns scores ``units`` on [0, 1], mapped by ``isotonic`` if it is fitted."""
+        """Returns ``units``, scores on [0, 1], mapped by ``isotonic``. Without ``isotonic`` they do
+        not change."""
         if self.isotonic is None:
             return np.asarray(units, dtype=np.float64)
         return map_isotonic(units, self.isotonic)
 
     def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Maps ``chances``, probabilities of label 1, to scores on [0, 1].
+        """Maps probabilities ``chances`` to scores on [0, 1], so that ``threshold`` becomes 0.5.
 
-        Probabilities from 0 to ``threshold`` are mapped linearly to scores from 0 to 0.5.
-        Probabilities above ``threshold`` are mapped linearly to scores from 0.5 to 1. Without a
-        threshold nothing changes.
-        """
+        The map is linear on each side of ``threshold``. Without a threshold nothing changes."""
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 
 
 class OutputHead:
-    """The head of one dimension. It turns logits into a loss, a distribution over the levels and a
-    score. ``outputs``: the number of logits. ``targets``: the number of values in a row's
-    target."""
+    """The output head of one dimension, which turns logits into a loss and a score.
+
+    Attributes:
+        levels: The number of ratings on the dimension's scale, 0 if it is continuous.
+        outputs: The number of logits.
+        targets: The number of values in the target of a row.
+    """
 
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
         self.dimension, self.config = dimension, config
@@ -174,9 +179,8 @@ class OutputHead:
 
     @property
     def output_names(self) -> list[str]:
-        """The name of each logit. A regression or binary head has one, called like the dimension.
-        An ordinal head has one such as ``overall>2``, for P(label > 2 | label >= 2). A
-        classification head has one such as ``overall=2`` for each level."""
+        """The name of each logit, such as ``overall`` (regression, binary), ``overall>2`` (ordinal)
+        or ``overall=2`` (classification)."""
         name, levels = self.dimension.name, self.dimension.levels
         if self.config.kind == "ordinal":
             return [f"{name}>{level:g}" for level in levels[:-1]]
@@ -185,11 +189,12 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row from its ``logits`` [B, outputs].
+        """Returns the loss [B] of each row. It is 0 for a row without a label.
 
-        ``targets`` [B, targets] are numbers on [0, 1] for a regression or binary head, and the
-        probability of each level for an ordinal or classification head. A row with NaN in its
-        target has no label, and its loss is 0.
+        Args:
+            logits: [B, outputs].
+            targets: [B, targets], numbers on [0, 1], or the probability of each rating for an
+                ordinal or classification head. NaN means no label.
         """
         labelled = ~targets.isnan().any(dim=-1, keepdim=True)
         # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
@@ -222,11 +227,14 @@ class OutputHead:
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None
     ) -> Tensor:
-        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs].
+        """Returns the probability of each rating on the scale, [B, levels].
 
-        A regression has a normal distribution around its score. ``spread``: its standard deviation
-        on [0, 1]. ``temperature``: the number that divides the logits of any other head. The result
-        is [B, 0] if a regression has no ``spread`` or the scale has no levels.
+        It is [B, 0] for a continuous scale, or for a regression without ``spread``.
+
+        Args:
+            logits: [B, outputs].
+            temperature: The number that divides the logits. A regression ignores it.
+            spread: The standard deviation of a regression's normal distribution, on [0, 1].
         """
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
@@ -246,10 +254,17 @@ class OutputHead:
     def calibrated_outputs(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
-        """Returns three lists from ``logits`` [B, outputs], with one entry per row: the score on
-        the dimension's scale after the calibration ``fitted``, the distribution over the levels
-        (may be empty), and the score of a regression before the calibration (None for other
-        heads)."""
+        """Returns the calibrated scores and distributions of a batch.
+
+        Args:
+            logits: [B, outputs].
+            fitted: The calibration of the dimension.
+
+        Returns:
+            Three lists of B entries with the score on the dimension's scale, the probability of
+                each rating (may be empty), and the score of a regression before calibration
+                (otherwise None).
+        """
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
             raw = [dimension.from_unit(unit) for unit in logits.squeeze(-1).tolist()]
@@ -264,8 +279,13 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns the expected value of each row [B] on the dimension's scale, from ``logits`` [B,
-        outputs] at ``temperature``. The result is in float64 on the CPU."""
+        """Returns the expected rating [B] of each row on the dimension's scale, in float64 on the
+        CPU.
+
+        Args:
+            logits: [B, outputs].
+            temperature: The number that divides the logits. A regression ignores it.
+        """
         if self.config.kind == "regression":
             units = torch.from_numpy(squash_to_unit(logits.squeeze(-1).cpu()))
             return (
@@ -278,10 +298,11 @@ class OutputHead:
 def output_heads(
     dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
 ) -> list[OutputHead]:
-    """Returns a head for each of ``dimensions``, in order.
+    """Returns a new head for each of ``dimensions``, in order.
 
-    ``settings``: dimension -> settings of its head. A dimension without an entry gets a binary head
-    if it is binary, and a regression head otherwise.
+    Args:
+        settings: Dimension name -> settings of its head. By default a binary dimension gets a
+            binary head, and any other a regression head.
     """
     heads = []
     for dimension in dimensions:
@@ -292,35 +313,41 @@ def output_heads(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """Returns the CORN loss of each row [B] (Shi, Cao and Raschka, 2023, equation 4), extended to
-    soft labels.
+    """Returns the CORN loss [B] of each row (Shi, Cao and Raschka, 2023), extended to soft labels.
 
-    ``logits`` [B, K-1]: number k is the logit of P(label > k | label >= k). ``target`` [B, K]: the
-    probability of each level, such as the share of annotators who chose it. The loss of logit k is
-    weighted by P(label >= k) in the target.
+    Args:
+        logits: [B, K-1]. Logit k is for P(label > k | label >= k).
+        target: [B, K], the probability of each rating, such as the share of annotators who chose
+            it.
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
     reached, passed = above[:, :-1], above[:, 1:]
     share = torch.where(
         reached > 0, passed / reached.clamp_min(1e-9), torch.zeros_like(reached)
     )
+    # Equation 4 of the paper, with each logit weighted by P(label >= k) in the target.
     return functional.binary_cross_entropy_with_logits(
         logits, share, weight=reached, reduction="none"
     ).sum(-1)
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:
-    """Returns the probability of each level [B, K] from CORN ``logits`` [B, K-1], by the chain
-    rule."""
+    """Returns the probability of each rating [B, K] from CORN ``logits`` [B, K-1]."""
     above = torch.sigmoid(logits).cumprod(dim=-1)
     reached = functional.pad(above, (1, 0), value=1.0)
     return reached - functional.pad(above, (0, 1))
 
 
 def normal_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability of each level [B, levels] under a normal distribution with mean
-    ``value`` [B] and standard deviation ``spread``. The ``levels`` are equally spaced on [0, 1]. A
-    level gets the probability of all values that are nearest to it."""
+    """Returns the probability of each rating [B, levels] under a normal distribution.
+
+    A rating gets the probability of all values that are nearest to it.
+
+    Args:
+        value: [B], the means, on [0, 1].
+        spread: The standard deviation.
+        levels: The number of ratings, equally spaced on [0, 1].
+    """
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
     return functional.pad(cdf, (0, 1), value=1.0) - functional.pad(cdf, (1, 0))

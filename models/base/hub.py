@@ -1,4 +1,4 @@
-"""Downloads judges from the Hub and uploads them, with a clear message for each kind of error."""
+"""Downloads judges from the Hugging Face Hub and uploads them, with clear error messages."""
 
 from __future__ import annotations
 
@@ -53,11 +53,14 @@ _PULLED = (*_AT_TOP, *(f"members/*/{pattern}" for pattern in _AT_TOP))
 
 
 def download_judge(repo_id: str, revision: str | None = None) -> Path:
-    """Downloads the judge ``repo_id`` from the Hub and returns its folder. Without a network the
-    judge comes from the cache. ``revision``: a branch, tag or commit. None is main.
+    """Downloads a judge from the Hub, or takes it from the cache, and returns its folder.
 
-    Raises HubError if the download fails. Also raises it, without a request to the Hub, if
-    ``repo_id`` is not OWNER/NAME or if OWNER is a folder in the working directory.
+    Args:
+        repo_id: The Hub id OWNER/NAME.
+        revision: A branch, tag or commit. None is main.
+
+    Raises:
+        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or OWNER is a folder here.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -81,7 +84,13 @@ def fetch_repo(
     repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None
 ) -> Path:
     """Downloads the Hub repository ``repo_id`` at ``revision`` and returns its folder.
-    ``patterns``: which files to download. None is all. Raises HubError if the download fails."""
+
+    Args:
+        patterns: Which files to download, such as ``*.json``. None is all.
+
+    Raises:
+        HubError: The download fails.
+    """
     from huggingface_hub import snapshot_download
 
     with _wrap_errors(repo_id):
@@ -95,20 +104,27 @@ def fetch_repo(
 
 
 def is_hub_id(name: str, *, owned: bool = True) -> bool:
-    """Returns whether ``name`` has the form OWNER/NAME and is not the path of an existing file or
-    folder. If ``owned`` is false, NAME alone also counts, because old models on the Hub have no
-    owner."""
+    """Returns whether ``name`` has the form OWNER/NAME of the Hub and is not a path on this
+    machine.
+
+    Args:
+        owned: Whether OWNER is required. Old models on the Hub have none.
+    """
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of the judge in ``folder`` to upload: only files that this package writes.
-    Includes the members of a hybrid. Raises HubError if one of them is a symbolic link, because its
-    target could be any file."""
+    """Returns the files of the judge in ``folder`` that are uploaded: only files that this package
+    writes.
+
+    Raises:
+        HubError: One of them is a symbolic link.
+    """
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
     members = [path.parent for path in folder.glob("members/*/judge.json")]
     for path in (*files, *members):
+        # A link's target could be any file of this machine.
         if path.resolve() != folder.resolve() / path.relative_to(folder):
             raise HubError(
                 f"{path} is a link: only files that stand in the folder itself are pushed",
@@ -120,13 +136,16 @@ def judge_files(folder: Path) -> list[Path]:
 def push_folder(
     folder: Path, repo_id: str, *, private: bool = True, revision: str | None = None
 ) -> str:
-    """Uploads the judge in ``folder`` to ``repo_id`` as one commit and returns the commit's URL.
+    """Uploads the judge in ``folder`` to the Hub as one commit and returns the commit's URL.
 
-    ``private``: whether the repository, if it does not exist yet, is created as private.
-    ``revision``: the name of a new tag for the commit.
+    Args:
+        repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
+        private: Whether a new repository is private. An existing one must then be private too.
+        revision: The name of a new tag for the commit.
 
-    Raises HubError if the upload fails, if the tag exists, or if ``private`` is true and the
-    repository is public.
+    Raises:
+        HubError: The upload fails, the tag exists, or the repository is public but ``private`` is
+            true.
     """
     from huggingface_hub import HfApi
 

@@ -16,8 +16,16 @@ from medal_judges.storage.files import PicklableLock
 
 
 def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments that all trained judges share, from ``saved``, the content
-    of judge.json. Raises KeyError or ValueError if a field is missing or wrong."""
+    """Returns the constructor arguments that all trained judges share.
+
+    Args:
+        saved: The content of judge.json.
+
+    Raises:
+        KeyError: A field is missing.
+        ValueError: A calibration is wrong.
+        ConfigError: A dimension is wrong.
+    """
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
         "name": saved["name"],
@@ -27,11 +35,14 @@ def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LearnedJudge(Judge):
-    """Base class of the judges that are trained.
+    """Base class of the judges that ``medal train`` writes.
 
-    ``config``: the family's settings, in judge.json under the family's name. ``calibration``:
-    dimension -> its calibration. ``facts``: what is known about the training run, such as its seed
-    and data. ``truncation``: what the judge leaves out of a dialogue that is too long, in words.
+    Attributes:
+        config: The family's settings, in judge.json under the family's name.
+        calibration: Dimension name -> its calibration.
+        facts: What is known about the training run, such as its seed and data.
+        dtype: The precision of the network: ``fp32``, ``bf16`` or ``fp16``.
+        truncation: What is left out of a dialogue that is too long, in words.
     """
 
     config: Any  # each family has its own class
@@ -47,11 +58,13 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None = None,
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        """Sets the fields of a new judge.
+        """Sets the fields that all trained judges have.
 
-        ``name``: the judge's name. By default it is the family. ``calibration``: dimension -> its
-        calibration. ``facts``: what is known about the training run. Also creates the lock that
-        lets one thread at a time use the network.
+        Args:
+            dimensions: What the judge scores.
+            name: The judge's name. By default it is the family.
+            calibration: Dimension name -> its calibration.
+            facts: What is known about the training run.
         """
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = PicklableLock()
@@ -65,11 +78,16 @@ class LearnedJudge(Judge):
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the details of a ``score`` on ``dimension``.
+        """Returns the entries of a score in ``Judgement.details``.
 
-        ``raw``: the score before calibration. The details include it if it is not None. They
-        include ``interval`` if the calibration has a margin. Nine in ten human ratings lie in the
-        interval.
+        Args:
+            dimension: The dimension of the score.
+            score: The score after calibration.
+            raw: The score before calibration. None leaves it out.
+
+        Returns:
+            ``raw`` and, if the calibration has a margin, ``interval``, which holds nine in ten
+                human ratings.
         """
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.calibration_of(dimension.name).margin
@@ -80,7 +98,7 @@ class LearnedJudge(Judge):
         return details
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Writes judge.json into ``folder``. ``settings``: further fields of the family."""
+        """Writes judge.json into ``folder``, with ``settings`` as further fields."""
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),

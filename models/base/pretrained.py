@@ -22,13 +22,17 @@ Change = Callable[[Any], None]  # edits the settings of a network
 def load_base_model(
     kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Loads a base model from ``path`` and returns its network and tokenizer.
+    """Loads the network and the tokenizer of a base model.
 
-    ``kind``: the class of transformers that loads the network. ``config``: the judge's settings.
-    Its ``base_revision`` is loaded, and errors name its ``base``. ``change``: a function that edits
-    the network's settings before the network is built. Its errors pass through. ``options``:
-    arguments of transformers' ``from_pretrained``. Raises JudgeLoadError if the base cannot be
-    loaded.
+    Args:
+        kind: The class of transformers that loads the network.
+        path: A folder or a Hub id.
+        config: The judge's settings, with ``base`` (for errors) and ``base_revision``.
+        change: Edits the network's settings before it is built.
+        options: Arguments of transformers' ``from_pretrained``.
+
+    Raises:
+        JudgeLoadError: The base model cannot be loaded.
     """
     try:
         network, tokenizer, _ = load_network(
@@ -44,12 +48,15 @@ def load_base_model(
 
 
 def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
-    """Loads the network (in fp32) and the tokenizer from a judge's ``folder`` and returns the two.
+    """Loads the network (in fp32) and the tokenizer from a judge's ``folder``.
 
-    ``kind``: the class of transformers that loads the network. ``change``: a function that checks
-    the network's settings before the network is built. Raises JudgeLoadError if the weights are
-    missing, incomplete or do not fit the settings. Raises it too if the tokenizer has ids that are
-    not in the network's vocabulary.
+    Args:
+        kind: The class of transformers that loads the network.
+        change: Checks the network's settings before it is built.
+
+    Raises:
+        JudgeLoadError: Weights are missing or do not fit the settings, or the tokenizer has ids
+            beyond the network's vocabulary.
     """
     import torch
 
@@ -102,13 +109,17 @@ def load_network(
     tokenizer: str | None = None,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Loads a model of transformers and returns its network, its tokenizer, and transformers'
-    report about missing and unexpected weights.
+    """Loads a network of transformers and its tokenizer. Errors of transformers pass through.
 
-    ``kind``: the class of transformers that loads the network. ``path``: a folder, or a hub id at
-    ``revision``. ``change``: a function that edits the network's settings before the network is
-    built. ``tokenizer``: the folder or hub id of the tokenizer. None is ``path``. ``options``:
-    arguments of ``kind.from_pretrained``. Errors of transformers and of ``change`` pass through.
+    Args:
+        kind: The class of transformers that loads the network.
+        path: A folder, or a Hub id at ``revision``.
+        change: Edits the network's settings before it is built.
+        tokenizer: The folder or Hub id of the tokenizer. None is ``path``.
+        options: Arguments of ``kind.from_pretrained``.
+
+    Returns:
+        The network, the tokenizer, and transformers' report about missing and unexpected weights.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -139,17 +150,22 @@ def max_positions(settings: Any) -> int | None:
 
 
 def adapt_base_settings(config: Any, settings: Any) -> None:
-    """Edits ``settings`` of a base model (transformers' config) for training: sets its attention
-    dropout to 0, because attention with dropout is 4 times slower on a CPU.
+    """Prepares the settings of a base model for a judge: sets its attention dropout to 0.
 
-    Raises ConfigError if no judge can be trained on the architecture, or if ``max_tokens`` of the
-    judge's ``config`` is more than the base can read.
+    Args:
+        config: The judge's settings.
+        settings: The base model's config of transformers, which is edited.
+
+    Raises:
+        ConfigError: No judge can be trained on the architecture, or ``config.max_tokens`` is more
+            than the base model can read.
     """
     if settings.model_type not in ARCHITECTURES:
         raise ConfigError(
             f"{config.base} is a {settings.model_type}, which no judge can be trained on",
             hint=f"Use one of: {', '.join(ARCHITECTURES)}",
         )
+    # Attention with dropout is 4 times slower on a CPU.
     for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(settings, dropout):
             setattr(settings, dropout, 0.0)

@@ -14,7 +14,7 @@ from medal_judges.models.llm.server import RemoteModel
 from medal_judges.records.dialogue import Dialogue
 
 
-def dry_run(
+def estimate_cost(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
     """Returns an upper bound on the cost of scoring ``dialogues`` with ``judge``, in words: the

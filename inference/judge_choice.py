@@ -66,7 +66,7 @@ class JudgeChoice:
         """Returns a copy in which ``changed`` options are added or replaced."""
         return replace(self, options={**self.options, **changed})
 
-    def _change_models(
+    def _with_changed_models(
         self, changed: Callable[[dict[str, Any]], object]
     ) -> JudgeChoice:
         """Returns a copy in which the settings of each language model are replaced. ``changed`` is
@@ -100,7 +100,7 @@ class JudgeChoice:
                     llm |= {"cache": False}
                 return llm
 
-            choice = choice._change_models(uncached)
+            choice = choice._with_changed_models(uncached)
         if max_cost is not None:
             if not choice.asks_server:
                 choice.llm()
@@ -114,9 +114,9 @@ class JudgeChoice:
                     llm |= {"max_cost": max_cost}
                 return llm
 
-            choice = choice._change_models(limited)
+            choice = choice._with_changed_models(limited)
         if dry_run:
-            choice = choice._change_models(dry_run_model)
+            choice = choice._with_changed_models(dry_run_model)
         return choice
 
     def load(self) -> Judge:
@@ -174,7 +174,7 @@ def choose_judge(
     return JudgeChoice(file or name, settings, options, revision)
 
 
-def cached_answers(judges: Sequence[Judge]) -> str | None:
+def cache_sentence(judges: Sequence[Judge]) -> str | None:
     """Returns a sentence on how many answers the language models of ``judges`` read from their
     caches. Returns None if they read none."""
     counts = [judge.answer_counts() for judge in judges]

@@ -18,7 +18,7 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
     its ``meta`` or, after that, in its ``context``. A field may also be a path of keys, such as
     ``user.plan``. The path may begin with ``meta.``, ``context.`` or ``models.``.
     """
-    return {field: _value(dialogue, field) for field in fields}
+    return {field: _field_value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
@@ -29,7 +29,7 @@ def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
     )
 
 
-def _value(dialogue: Dialogue, field: str) -> object:
+def _field_value(dialogue: Dialogue, field: str) -> object:
     """Returns the value of ``field`` in ``dialogue``, None if there is none."""
     if field == "lang":
         if dialogue.lang == UNKNOWN_LANGUAGE:

@@ -1,5 +1,5 @@
 """Scores a file of dialogues: reads them one after another, appends judgements, and resumes after a
-kill. ``judge_once`` returns the judgements of an earlier run if the judge and the dialogues are the
+kill. ``load_or_score`` returns the judgements of an earlier run if the judge and the dialogues are the
 same."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ScoreOptions(Config):
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient
 
-    def run(self, judge: Judge) -> dict[str, Any]:
+    def run_record(self, judge: Judge) -> dict[str, Any]:
         """Returns everything that decides the judgements: the signature of ``judge`` and these
         options. An earlier file is resumed only if it was written with equal values. Raises
         ConfigError for an unknown dimension."""
@@ -332,7 +332,7 @@ def score_to_file(
             hint="Type a file that ends in .jsonl, .parquet or .csv",
         )
     lines = jsonl_path(out)
-    run = options.run(judge)
+    run = options.run_record(judge)
     journal = Journal(lines, run)
     _require_judgements(lines)
     if options.overwrite:
@@ -461,7 +461,7 @@ class _ScoringRun:
         if self.judge.resumes_windows:
             size = self.judge.window
         for window in chunks(dialogues, size):
-            notes = list(map(self._pending, window))
+            notes = list(map(self._to_pending, window))
             is_scored = all(noted.entry for noted in notes)
             for noted, dialogue in zip(notes, window, strict=True):
                 self.waiting.append(noted)
@@ -470,7 +470,7 @@ class _ScoringRun:
                     yield dialogue
             self._write_earlier()
 
-    def _pending(self, dialogue: Dialogue) -> _PendingDialogue:
+    def _to_pending(self, dialogue: Dialogue) -> _PendingDialogue:
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
         rows = len(make_score_requests(dialogue, self.options.level))
@@ -526,7 +526,7 @@ def _require_judgements(lines: Path) -> None:
         )
 
 
-def judge_once(
+def load_or_score(
     judge: Judge,
     dialogues: Sequence[Dialogue],
     out: Path,
@@ -543,7 +543,7 @@ def judge_once(
     """
     if not options.overwrite and out.is_file():
         try:
-            Journal(out, options.run(judge)).require_run()
+            Journal(out, options.run_record(judge)).require_run()
             judgements = list(read_judgements(out))
         except DataError:
             pass  # a stopped run left half a line: the rest is scored

@@ -57,7 +57,7 @@ _POSITIVE = (
 _SAVING = ("save_strategy", "save_steps")
 
 
-def check_steps(
+def check_arguments(
     args: Mapping[str, Any],
     *,
     validated: bool,
@@ -101,7 +101,7 @@ def _check_argument(
     for start, reason in REFUSED.items():
         if name == start or (start.endswith("_") and name.startswith(start)):
             raise ValueError(f"args.{name}: {reason}")
-    kinds = _kinds()
+    kinds = _argument_types()
     if name not in kinds:
         guess = did_you_mean(name, sorted(kinds))
         raise ValueError(
@@ -119,7 +119,7 @@ def cast_argument(
     """Converts ``value``, read from YAML, to the type of the argument ``name``. Raises ValueError
     if it has another type."""
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(_kinds()[name])
+        adapter: TypeAdapter[Any] = TypeAdapter(_argument_types()[name])
     except Exception:  # a type of transformers that pydantic does not know
         return value
     try:
@@ -130,7 +130,7 @@ def cast_argument(
 
 
 @cache
-def _kinds() -> dict[str, Any]:
+def _argument_types() -> dict[str, Any]:
     from transformers import TrainingArguments
 
     hints = get_type_hints(TrainingArguments)
@@ -143,7 +143,7 @@ def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def is_main() -> bool:
+def is_main_process() -> bool:
     """Returns whether this process saves the judge. It is the launcher's process number 0."""
     return os.environ.get("RANK", "0") == "0"
 
@@ -210,7 +210,7 @@ def argument_defaults(
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
-        "save_strategy": _strategy(chosen, "save_steps"),
+        "save_strategy": _steps_or_epoch(chosen, "save_steps"),
         "save_total_limit": 2,
         "logging_steps": 10,
         "logging_nan_inf_filter": False,  # it would hide that a run has failed
@@ -220,7 +220,7 @@ def argument_defaults(
         "bf16": has_bf16 and not chosen.get("fp16"),
         "ddp_find_unused_parameters": False,
     }
-    strategy = chosen.get("eval_strategy", _strategy(chosen, "eval_steps"))
+    strategy = chosen.get("eval_strategy", _steps_or_epoch(chosen, "eval_steps"))
     if validated and strategy != "no":
         steps = chosen.get("eval_steps") or chosen.get("logging_steps") or 10
         defaults |= {
@@ -234,7 +234,7 @@ def argument_defaults(
     return defaults
 
 
-def _strategy(chosen: Mapping[str, Any], steps: str) -> str:
+def _steps_or_epoch(chosen: Mapping[str, Any], steps: str) -> str:
     """Returns the word ``steps`` if the argument named by ``steps`` (such as ``save_steps``) is in
     ``chosen``. Returns ``epoch`` if it is not. With ``epoch`` the Trainer would ignore the
     argument."""

@@ -44,7 +44,7 @@ def fit_calibration(
     is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
         units = squash_to_unit(outputs[:, 0])
-        return fit_units(units, targets[:, 0], method, is_binary=is_binary)
+        return fit_score_calibration(units, targets[:, 0], method, is_binary=is_binary)
     tensor = torch.from_numpy(outputs)
 
     def probabilities(temperature: float) -> np.ndarray:
@@ -54,7 +54,7 @@ def fit_calibration(
     levels = np.linspace(0, 1, head.levels)
     if head.targets > 1:
         targets = targets @ levels
-    return fit_units(
+    return fit_score_calibration(
         probabilities(temperature) @ levels,
         targets.ravel(),
         method,
@@ -85,7 +85,7 @@ def fit_temperature(
     return float(np.exp(fitted.x))
 
 
-def fit_units(
+def fit_score_calibration(
     units: np.ndarray,
     targets: np.ndarray,
     method: str,
@@ -107,7 +107,7 @@ def fit_units(
     else:
         settings["temperature"] = temperature
     if method == "isotonic" and is_binary:
-        settings |= _threshold(units, targets >= 0.5)
+        settings |= _fit_binary_map(units, targets >= 0.5)
     elif method == "isotonic":
         settings["isotonic"] = fit_isotonic(units, targets)
     fitted = Calibration(**settings)
@@ -120,7 +120,7 @@ def fit_units(
     return replace(fitted, margin=float(errors[rank - 1]))
 
 
-def _threshold(
+def _fit_binary_map(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
-from medal_judges.training.arguments import check_steps
+from medal_judges.training.arguments import check_arguments
 
 # Family -> its settings. Each has a module of its name in training/families, or is in _FITS.
 FAMILIES: dict[str, type[TrainedConfig]] = {
@@ -42,14 +42,14 @@ def trains(
         family = kind.model_fields["family"].default
         FAMILIES[family], _FITS[family] = kind, fit
         JUDGES[family] = f"{judge.__module__}:{judge.__name__}"
-        TrainConfig.model_fields["model"].annotation = _any_family()
+        TrainConfig.model_fields["model"].annotation = _union_of_settings()
         TrainConfig.model_rebuild(force=True)
         return fit
 
     return register
 
 
-def fit_of(family: str) -> Fit:
+def training_function(family: str) -> Fit:
     """Returns the function ``fit(rows, trainer)`` that trains a judge of ``family``."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
@@ -57,7 +57,7 @@ def fit_of(family: str) -> Fit:
     return _FITS[family]
 
 
-def _any_family() -> Any:
+def _union_of_settings() -> Any:
     """Returns the union of the settings classes of all families, for pydantic."""
     return Union[tuple(FAMILIES.values())]  # noqa: UP007
 
@@ -65,7 +65,7 @@ def _any_family() -> Any:
 if TYPE_CHECKING:
     ModelConfig = Any  # one of FAMILIES
 else:
-    ModelConfig = Annotated[_any_family(), Field(discriminator="family")]
+    ModelConfig = Annotated[_union_of_settings(), Field(discriminator="family")]
 
 
 HeldOut = Literal["validation", "test"]
@@ -170,7 +170,7 @@ class TrainConfig(Config):
             )
         if self.model.by_steps:
             patience = self.early_stopping_patience
-            check_steps(self.args, validated=self.has_validation, patience=patience)
+            check_arguments(self.args, validated=self.has_validation, patience=patience)
             return self
         for name in ("args", "early_stopping_patience", "start"):
             if getattr(self, name):

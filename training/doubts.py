@@ -11,7 +11,7 @@ from medal_judges.training.rows import RunRows, TrainingExample
 _NAMED = 3
 
 
-def find_useless_rows(
+def warnings_about_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
@@ -26,20 +26,20 @@ def find_useless_rows(
     repeated = [row for row in rows.test if row.dialogue.text_hash in validated]
     if repeated:
         count = len(repeated)
-        warnings.append(f"{count} test rows are validation rows: {_ids(repeated)}")
+        warnings.append(f"{count} test rows are validation rows: {_first_ids(repeated)}")
     parts = {"training": rows.train, "validation": rows.validation, "test": rows.test}
     names = {dimension.name for dimension in dimensions}
     for part, examples in parts.items():
         silent = [row for row in examples if names.isdisjoint(row.human)]
         if silent:
             count = len(silent)
-            warnings.append(f"{count} {part} rows have no label: {_ids(silent)}")
+            warnings.append(f"{count} {part} rows have no label: {_first_ids(silent)}")
         for dimension in dimensions:
-            warnings += _warnings_of_labels(part, examples, dimension.name)
+            warnings += _label_warnings(part, examples, dimension.name)
     return warnings
 
 
-def _warnings_of_labels(
+def _label_warnings(
     part: str,
     examples: Sequence[TrainingExample],
     name: str,
@@ -50,11 +50,11 @@ def _warnings_of_labels(
     labelled = [row for row in examples if name in row.human]
     values = {row.human[name] for row in labelled}
     if len(labelled) == 1:
-        yield f"one {part} row has a label of {name}: {_ids(labelled)}"
+        yield f"one {part} row has a label of {name}: {_first_ids(labelled)}"
     elif len(values) == 1:
         value = values.pop()
         count = len(labelled)
-        yield f"all {count} {part} labels of {name} are {value:g}: {_ids(labelled)}"
+        yield f"all {count} {part} labels of {name} are {value:g}: {_first_ids(labelled)}"
     if not labelled:
         return
     spans: dict[tuple[str, str], list[float]] = {}
@@ -74,11 +74,11 @@ def _warnings_of_labels(
         count = len(opposite)
         yield (
             f"{count} {part} rows of equal dialogues have opposite labels of {name}: "
-            f"{_ids(opposite)}"
+            f"{_first_ids(opposite)}"
         )
 
 
-def _ids(rows: Iterable[TrainingExample]) -> str:
+def _first_ids(rows: Iterable[TrainingExample]) -> str:
     """Returns the ids of the first three of ``rows``, as text."""
     ids = [row.dialogue.id for row in rows]
     if len(ids) > _NAMED:

@@ -31,7 +31,7 @@ _METRICS = {"spearman": "spearmanr", "auc": "roc_auc"}
 Record = dict[str, Any]
 
 
-def held_out_agreement(
+def measure_agreement(
     judge: Judge,
     rows: RunRows,
     config: TrainConfig,
@@ -72,7 +72,7 @@ def held_out_agreement(
                 }
             for result in evaluate(judgements, rated, names, only=tuple(_METRICS)):
                 about = {"part": part, "source": Path(source).name}
-                records += [about | record for record in _records(result.row)]
+                records += [about | record for record in _language_records(result.row)]
     return records
 
 
@@ -97,7 +97,7 @@ def _to_labelled(
     return LabelledDialogue(dialogue, labels, scales, group=example.group)
 
 
-def _records(row: ResultRow) -> Iterator[Record]:
+def _language_records(row: ResultRow) -> Iterator[Record]:
     """Yields a record of each language of ``row``, the result on one dimension. If there are
     several languages, the first record is about all of them."""
     parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
@@ -121,7 +121,7 @@ def _records(row: ResultRow) -> Iterator[Record]:
         }
 
 
-def summary_table(folder: Path) -> Table | None:
+def agreement_table(folder: Path) -> Table | None:
     """Returns a table of how well the judge in ``folder`` agrees with people. It has a line for
     each held-out set and dimension, over all languages. Returns None if the run had no held-out
     rows."""

@@ -20,11 +20,11 @@ from medal_judges.models.card.writer import write_card
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import output_lock, read_json_if_there, write_json
-from medal_judges.training.arguments import CHECKPOINTS, is_main
-from medal_judges.training.config import TrainConfig, fit_of
-from medal_judges.training.doubts import find_useless_rows
+from medal_judges.training.arguments import CHECKPOINTS, is_main_process
+from medal_judges.training.config import TrainConfig, training_function
+from medal_judges.training.doubts import warnings_about_rows
 from medal_judges.training.family import FamilyTrainer
-from medal_judges.training.held_out import AGREEMENT_NAME, held_out_agreement
+from medal_judges.training.held_out import AGREEMENT_NAME, measure_agreement
 from medal_judges.training.rows import RunRows, load_rows
 
 logger = logging.getLogger(__name__)
@@ -66,24 +66,24 @@ def train_judge(
     files of anything but a training run. Raises MedalError if another run writes to the folder.
     """
     folder = Path(config.output_dir)
-    if not (config.model.by_steps or is_main()):
+    if not (config.model.by_steps or is_main_process()):
         return folder
     lock: AbstractContextManager[None] = nullcontext()
-    if is_main():
+    if is_main_process():
         require_run_folder(folder)
         lock = output_lock(folder)
     with lock:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable_dimensions(config, dimensions, rows)
-        warnings = find_useless_rows(rows, learnt)
+        warnings = warnings_about_rows(rows, learnt)
         for warning in warnings:
             logger.warning(warning)
         if config.start is not None:
             rows.facts += facts_of_start_judge(Path(config.start))
         trainer = FamilyTrainer(config, learnt, overwrite)
-        judge = fit_of(config.model.family)(rows, trainer)
-        if is_main():
+        judge = training_function(config.model.family)(rows, trainer)
+        if is_main_process():
             save_and_check(config, judge, rows, warnings)
             write_card(folder)
     return folder
@@ -119,7 +119,7 @@ def learnable_dimensions(
     ``config.only`` is set, returns only dimensions that it names. A head without labels would
     answer at random. Raises ConfigError if no dimension is left, or if ``config`` names an unknown
     dimension."""
-    require_known_names(config, dimensions)
+    require_known_dimensions(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
     selected = dimensions
     if config.only is not None:
@@ -139,7 +139,7 @@ def learnable_dimensions(
     return learnt
 
 
-def require_known_names(
+def require_known_dimensions(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
 ) -> None:
@@ -174,7 +174,7 @@ def save_and_check(
     folder = save_judge(judge, Path(config.output_dir))
     # The folder may be published: it says nothing about where files are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
-    agreement = held_out_agreement(judge, rows, config)
+    agreement = measure_agreement(judge, rows, config)
     write_json(folder / "train_config.json", without_absolute_paths(settings))
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_absolute_paths(rows.facts))

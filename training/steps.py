@@ -27,7 +27,11 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.rows import RunRows
-from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
+from medal_judges.training.trainer import (
+    JudgeTrainer,
+    loading_whole_weights,
+    truncation_counts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +60,7 @@ def fit_by_steps(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
-    with whole_weights():
+    with loading_whole_weights():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start_weights(judge, Path(config.start))
@@ -65,7 +69,7 @@ def fit_by_steps(
     with args.main_process_first(desc="the cache of token ids"):
         if trainer.overwrite and args.should_save:
             shutil.rmtree(checkpoints, ignore_errors=True)
-        datasets = cached_datasets(trainer_class, judge, rows, checkpoints, record)
+        datasets = make_datasets(trainer_class, judge, rows, checkpoints, record)
     callbacks = []
     if config.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(config.early_stopping_patience))
@@ -87,23 +91,23 @@ def fit_by_steps(
     if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts
         record["parts of the optimizer"] = f"{strategy}, {args.world_size} processes"
     checkpoint = checkpoint_to_resume(checkpoints, record)
-    lost = {part: beyond_window(dataset) for part, dataset in datasets.items()}
+    lost = {part: truncation_counts(dataset) for part, dataset in datasets.items()}
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
-        warn_of_window(lost)
+        warn_of_truncation(lost)
     steps.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
     if rows.validation:
         steps.calibrate(datasets["validation"], config.calibration)
     judge = steps.trained_judge()
-    close_group()
+    close_process_group()
     if not args.should_save:
         return None
     steps.state.save_to_json(str(folder / "trainer_state.json"))
     judge.facts = {
         "seed": args.seed,
         "steps": steps.state.global_step,
-        "step_of_the_weights": steps.loaded_step(),
+        "step_of_the_weights": steps.step_of_weights(),
         "processes": args.world_size,
         "strategy": strategy,
         "precision": str(steps.accelerator.mixed_precision),
@@ -115,7 +119,7 @@ def fit_by_steps(
     return judge
 
 
-def cached_datasets(
+def make_datasets(
     trainer_class: type[JudgeTrainer],
     judge: Any,
     rows: RunRows,
@@ -135,9 +139,9 @@ def cached_datasets(
     return datasets
 
 
-def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
+def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
     """Logs a warning if rows are longer than the judge can read. ``lost`` has the counts of
-    ``beyond_window`` for each part of the data."""
+    ``truncation_counts`` for each part of the data."""
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
@@ -147,7 +151,7 @@ def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
             logger.warning(text)
 
 
-def close_group() -> None:
+def close_process_group() -> None:
     """Waits for all processes, then closes the process group. A model that is loaded later has all
     of its weights in its process. While the group is open, ZeRO-3 would divide them."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
@@ -169,10 +173,10 @@ def copy_start_weights(
         saved |= load_file(file)
     weights = {}
     for name, weight in judge.net.state_dict().items():
-        weights[_without_adapter(name)] = weight
+        weights[_without_adapter_name(name)] = weight
     copied = 0
     for name, value in saved.items():
-        weight = weights.get(_without_adapter(name))
+        weight = weights.get(_without_adapter_name(name))
         if weight is not None and weight.shape == value.shape:
             weight.copy_(value)
             copied += 1
@@ -184,7 +188,7 @@ def copy_start_weights(
     logger.warning("start: copied %s of %s tensors of %s", copied, len(saved), folder)
 
 
-def _without_adapter(name: str) -> str:
+def _without_adapter_name(name: str) -> str:
     """Returns the name of a weight without the adapter's name, as PEFT saves it.
     ``lora_A.default.weight`` becomes ``lora_A.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")

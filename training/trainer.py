@@ -19,7 +19,7 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.batching import pad_rows
 from medal_judges.training.arguments import process_count
 from medal_judges.training.calibration import fit_calibration
-from medal_judges.training.validation import add_means, agreement
+from medal_judges.training.validation import agreement, with_means
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -74,7 +74,7 @@ def tokenized_dataset(
     return Dataset.from_list(records).map(tokenised, batched=True, **cached)
 
 
-def beyond_window(dataset: Dataset) -> dict[str, int]:
+def truncation_counts(dataset: Dataset) -> dict[str, int]:
     """Returns counts of the text in ``dataset`` that is too long for the judge. ``rows`` counts the
     examples that lose text, ``truncated_turns`` the turns left out, and ``cut_turns`` the turns
     shortened."""
@@ -267,7 +267,7 @@ class JudgeTrainer(Trainer):
             scores = head.scores(units[name], 1.0).numpy()
             is_binary = head.config.kind == "binary"
             statistics |= agreement(name, human, scores, table[:, 0], is_binary)
-        return add_means(statistics)
+        return with_means(statistics)
 
     def check_metric(self) -> None:
         """Raises ConfigError if the argument ``metric_for_best_model`` names a metric that
@@ -283,7 +283,7 @@ class JudgeTrainer(Trainer):
                 hint=f"Use one of: {', '.join(sorted(names))}",
             )
 
-    def loaded_step(self) -> int:
+    def step_of_weights(self) -> int:
         """Returns the number of the step whose weights the judge has after training. It is the best
         step if ``load_best_model_at_end`` is set, or the last one."""
         state = self.state
@@ -341,7 +341,7 @@ class JudgeTrainer(Trainer):
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
-            with whole_weights():
+            with loading_whole_weights():
                 network = self.judge.new_network(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
@@ -350,7 +350,7 @@ class JudgeTrainer(Trainer):
             if self.args.gradient_checkpointing:
                 network.gradient_checkpointing_disable()
         in_bf16 = self.args.bf16 and is_large(network)
-        if not is_sharded and is_narrow(network) and not in_bf16:
+        if not is_sharded and has_16bit_weights(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
             network = self.judge.new_network(copy_trained_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
@@ -358,7 +358,7 @@ class JudgeTrainer(Trainer):
 
 
 @contextmanager
-def whole_weights() -> Iterator[None]:
+def loading_whole_weights() -> Iterator[None]:
     """Makes models load with all of their weights on every process, until the context ends. Under
     ZeRO-3 transformers would load only a part of them on each process, and a new head could not be
     initialised as a whole."""
@@ -381,7 +381,7 @@ def is_large(network: torch.nn.Module) -> bool:
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
-def is_narrow(network: torch.nn.Module) -> bool:
+def has_16bit_weights(network: torch.nn.Module) -> bool:
     """Returns whether ``network`` has weights in 16 bits. Returns False for a quantised network."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)

@@ -43,7 +43,7 @@ def agreement(
     return {f"{kind}/{name}": float(np.mean(values))}
 
 
-def add_means(statistics: Mapping[str, float]) -> dict[str, float]:
+def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
     """Returns ``statistics`` with two entries added: ``spearman`` and ``auc``, each the mean over
     all dimensions that have this statistic."""
     means = {}

@@ -21,7 +21,7 @@ from medal_judges.eval.align.proof import (
     prove,
 )
 from medal_judges.eval.metaeval.alignment import answer_matrix
-from medal_judges.inference.scoring import ScoreOptions, judge_once
+from medal_judges.inference.scoring import ScoreOptions, load_or_score
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import (
@@ -195,7 +195,7 @@ def score_members(
             judgements = list(options.score(member.judge, dialogues))
         else:  # answers of a language model can cost money: a second run reads them
             file = folder / "judgements.jsonl"
-            judgements = judge_once(member.judge, dialogues, file, options)
+            judgements = load_or_score(member.judge, dialogues, file, options)
         for dimension in names:
             units = [
                 member.unit_score(judgement, dimension) for judgement in judgements

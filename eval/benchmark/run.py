@@ -41,7 +41,7 @@ from medal_judges.eval.benchmark.sets import (
 )
 from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
-from medal_judges.inference.scoring import ScoreOptions, judge_once, open_judge
+from medal_judges.inference.scoring import ScoreOptions, load_or_score, open_judge
 from medal_judges.models.base.saving import read_training_chat_hashes
 from medal_judges.records.dimension import EQUAL, merge_dimensions
 from medal_judges.records.judgement import Judgement
@@ -243,7 +243,7 @@ def _score_sets(
                 retry_failed=options.retry_failed,
                 overwrite=options.no_cache and choice.uses_llm,
             )
-            judgements = judge_once(
+            judgements = load_or_score(
                 judge,
                 dialogues,
                 folder / f"{to_file_name(name)}.jsonl",

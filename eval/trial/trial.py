@@ -19,7 +19,7 @@ from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.eval.trial.config import GROUPS, Group, TrialConfig, Verdict
 from medal_judges.eval.trial.edits import LANGUAGE, Edit, trial_edits
-from medal_judges.inference.scoring import ScoreOptions, judge_once
+from medal_judges.inference.scoring import ScoreOptions, load_or_score
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
 from medal_judges.records.dialogue import Dialogue, Role, Turn
@@ -311,7 +311,7 @@ def run_trial(
         if progress is not None:
             label = f"{trial_judge.name}: {len(dialogues):,} versions"
             advance = partial(progress, label)
-        judgements = judge_once(
+        judgements = load_or_score(
             judge,
             dialogues,
             out / "judgements" / f"{trial_judge.name}.jsonl",

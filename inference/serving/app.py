@@ -222,14 +222,14 @@ class ScoreService:
         dialogues = await asyncio.to_thread(
             parse_rows, body.rows(), self.limits.max_turns, changes
         )
-        answers = await self._judgements(dialogues, RowOptions(**settings))
+        answers = await self._wait_for_judgements(dialogues, RowOptions(**settings))
         return {
             "judge": self.worker.signature,
             "judgements": list(to_records(answers)),
             "changes": changes,
         }
 
-    async def _judgements(
+    async def _wait_for_judgements(
         self, dialogues: Sequence[Dialogue], options: RowOptions
     ) -> list[Judgement]:
         """Returns the judgements of all ``dialogues`` under ``options``. Raises HTTPException with

@@ -22,7 +22,7 @@ _CONNECTIONS = 128  # each may hold a body
 _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
-def token_for(host: str) -> str | None:
+def token_from_environment(host: str) -> str | None:
     """Returns the token that clients must send, from the environment variable MEDAL_JUDGES_TOKEN.
     Returns None if the variable is not set. Raises ConfigError if the token is too short, or if
     there is none although other machines can reach ``host``. Errors do not show the token."""

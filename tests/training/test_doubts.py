@@ -1,7 +1,7 @@
 """Rows that say nothing are named."""
 
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.doubts import find_useless_rows
+from medal_judges.training.doubts import warnings_about_rows
 from medal_judges.training.rows import RunRows, TrainingExample
 
 from ..talks import talk
@@ -22,10 +22,10 @@ def rows(count: int) -> list[TrainingExample]:
 def told(train: list[TrainingExample], **parts: list[TrainingExample]) -> list[str]:
     facts = [{"part": "validation", "source": "empty.jsonl", "rows": 0}]
     run = RunRows(train, parts.get("validation", []), [], parts.get("test", []))
-    assert find_useless_rows(RunRows(train, [], facts), [OVERALL])[0].startswith(
+    assert warnings_about_rows(RunRows(train, [], facts), [OVERALL])[0].startswith(
         "validation: empty"
     )
-    return find_useless_rows(run, [OVERALL])
+    return warnings_about_rows(run, [OVERALL])
 
 
 def test_rows_that_say_nothing_are_named() -> None:

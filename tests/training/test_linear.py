@@ -21,7 +21,7 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
-from medal_judges.training.families.linear import Search, folds_of
+from medal_judges.training.families.linear import Search, make_folds
 from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.rows import RunRows, TrainingExample
 
@@ -89,7 +89,7 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     here = problem(units, head="mlp_classifier")
     network = {"hidden_layer_sizes": hidden, "alpha": 0.1}
     network |= {"max_iter": 40, "learning_rate_init": 0.01}
-    head = here.head(ALL, OVERALL, {"classes": top} | network)
+    head = here.fit_head(ALL, OVERALL, {"classes": top} | network)
     columns = here.columns
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     chances = head.probabilities(columns)
@@ -114,14 +114,14 @@ def test_ridge_and_logistic_are_scikit_learn_s() -> None:
     here = problem(UNITS)
     columns, x = here.columns, standardise(here.columns)
     x[:, 3:] *= 0.5  # columns of vectors
-    ridge = here.head(ALL, OVERALL, {"alpha": 3.0 / 40, "share": 0.5})
+    ridge = here.fit_head(ALL, OVERALL, {"alpha": 3.0 / 40, "share": 0.5})
     # there a row has a weight of 1
     expected = Ridge(alpha=3.0).fit(x, UNITS).predict(x)
     assert ridge.outputs(columns)[:, 0] == pytest.approx(expected)
     bias = ridge.layers[0][1][0]
     assert bias + sum(ridge.averages) == pytest.approx(ridge.outputs(columns).mean())
     labels = np.array(UNITS) > 0.5
-    logistic = here.head(ALL, REPETITIVE, {"alpha": 0.1 / 40, "share": 0.5})
+    logistic = here.fit_head(ALL, REPETITIVE, {"alpha": 0.1 / 40, "share": 0.5})
     oracle = LogisticRegression(C=10, class_weight="balanced", max_iter=1000).fit(
         x, labels
     )
@@ -154,7 +154,7 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         )
         reader = DialogueReader(config, None)
         search = Search(reader, examples, columns, [], 0)
-        head = search.head(np.arange(90), OVERALL, {"alpha": 0.3, "share": 1.0})
+        head = search.fit_head(np.arange(90), OVERALL, {"alpha": 0.3, "share": 1.0})
         factor = (
             spread(labels, weights) / spread(centred @ expected, weights)
             if stretch
@@ -229,7 +229,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
     model |= {"features": [], "fold_by": "chatbot"}
     model |= {"grid": {"alpha": [0.01, 1.0], "share": [1.0]}}
     config = LinearConfig(**model)
-    folds = folds_of(rows, len(rows), config, 0)
+    folds = make_folds(rows, len(rows), config, 0)
     assert sorted(len(held_out) for _, held_out in folds) == [30, 30, 30]
     for _, held_out in folds:
         assert len({rows[row].dialogue.chatbot for row in held_out}) == 1

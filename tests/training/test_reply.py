@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from medal_judges.models.linear.reply import ReplyModel
 from medal_judges.training.families import reply
-from medal_judges.training.families.reply import half_of, train_reply
+from medal_judges.training.families.reply import half_of, train_reply_model
 
 WIDTH = 16
 
@@ -48,7 +48,7 @@ def test_training_finds_the_reply_of_new_answers(
     before = hits(model, held_out)
     for name, value in {"EPOCHS": 30, "BATCH_SIZE": 128, "LEARNING_RATE": 3e-3}.items():
         monkeypatch.setattr(reply, name, value)
-    train_reply(model, pairs(1024, seed=7), torch.Generator().manual_seed(0))
+    train_reply_model(model, pairs(1024, seed=7), torch.Generator().manual_seed(0))
     assert before < 0.2
     assert hits(model, held_out) > 0.9
 
@@ -60,7 +60,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
         model = ReplyModel(WIDTH, features=2, width=8)
         # its masks come from the global generator
         model.context[2] = torch.nn.Dropout(0.0)
-        train_reply(model, pairs(128, seed=3), torch.Generator().manual_seed(0))
+        train_reply_model(model, pairs(128, seed=3), torch.Generator().manual_seed(0))
         found.append(model.answer.weight.detach().clone())
     assert torch.equal(found[0], found[1])
 

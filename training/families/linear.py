@@ -28,7 +28,11 @@ from medal_judges.models.linear.reader import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import MIN_ROWS, fit_temperature, fit_units
+from medal_judges.training.calibration import (
+    MIN_ROWS,
+    fit_score_calibration,
+    fit_temperature,
+)
 from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import fit_head
 from medal_judges.training.family import FamilyTrainer
@@ -78,19 +82,19 @@ def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
     check_grid(model)
     torch.manual_seed(config.seed)
     judge = LinearJudge.create(model, trainer.dimensions, name=config.name)
-    search = head_search(judge, rows.train, rows.validation, config.seed)
+    search = prepare_search(judge, rows.train, rows.validation, config.seed)
     train = np.arange(len(rows.train))
     for dimension in trainer.dimensions:
-        name, settings = dimension.name, search.best(dimension)
-        judge.heads[name] = search.head(train, dimension, settings)
-        calibration = search.calibration(dimension, settings, config.calibration)
+        name, settings = dimension.name, search.best_settings(dimension)
+        judge.heads[name] = search.fit_head(train, dimension, settings)
+        calibration = search.fit_calibration(dimension, settings, config.calibration)
         if calibration is not None:
             judge.calibration[name] = calibration
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
     return judge
 
 
-def head_search(
+def prepare_search(
     judge: LinearJudge,
     train: Sequence[TrainingExample],
     validation: Sequence[TrainingExample],
@@ -100,7 +104,7 @@ def head_search(
     computes the features of all rows. ``validation`` are the rows on which settings are chosen.
     ``seed`` divides the rows into folds."""
     reader, examples = judge.reader, [*train, *validation]
-    readings = _read(judge, examples)
+    readings = _read_turns(judge, examples)
     reader.scale = fit_scale(reader, train, readings)
     halves: list[int | None] = [None] * len(examples)
     if judge.config.reply is not None:
@@ -122,11 +126,11 @@ def head_search(
             columns[window] = reader.pool_turns(
                 group, reader.turn_columns(group), join_turns(group, "weights")
             )
-    folds = folds_of(examples, len(train), judge.config, seed)
+    folds = make_folds(examples, len(train), judge.config, seed)
     return Search(reader, examples, columns, folds, seed)
 
 
-def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
+def _read_turns(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
     """Returns the reading of each example: the vectors and features of its turns. Each distinct
     text is encoded once."""
     dialogues = [example.dialogue for example in examples]
@@ -180,7 +184,7 @@ def fit_scale(
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
-def folds_of(
+def make_folds(
     examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
     """Returns the folds on which settings are chosen. Each is a pair of row numbers: the rows to
@@ -219,7 +223,7 @@ class Search:
     agree most with people's ratings of held-out rows.
 
     ``columns`` [n, C] are the features that ``reader`` computed for the n ``examples``. ``folds``
-    are the pairs of row numbers that ``folds_of`` returns. ``seed`` seeds the fit of an MLP.
+    are the pairs of row numbers that ``make_folds`` returns. ``seed`` seeds the fit of an MLP.
     """
 
     reader: DialogueReader
@@ -245,7 +249,7 @@ class Search:
             grid["share"] = (1.0,)
         return list(ParameterGrid(grid))
 
-    def best(self, dimension: Dimension) -> dict[str, Any]:
+    def best_settings(self, dimension: Dimension) -> dict[str, Any]:
         """Returns the settings whose scores agree most with people on ``dimension``. Of equally
         good settings, the first in the grid wins."""
         grid = self.grid(dimension)
@@ -271,7 +275,7 @@ class Search:
         """
         values: list[float] = []
         for train, held_out in self.folds:
-            head = self.head(train, dimension, settings)
+            head = self.fit_head(train, dimension, settings)
             units = head.unit_scores(self.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
         return float(np.mean(values)) if values else np.nan
@@ -289,7 +293,7 @@ class Search:
         is_binary = dimension.kind == "binary"
         return agreement(name, np.array(human), units, np.array(sources), is_binary)
 
-    def head(
+    def fit_head(
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
         """Returns a head for ``dimension`` with ``settings``. It is fitted on the examples with the
@@ -298,7 +302,7 @@ class Search:
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
 
-    def calibration(
+    def fit_calibration(
         self, dimension: Dimension, settings: Mapping[str, Any], method: str
     ) -> Calibration | None:
         """Returns the calibration of ``dimension``, fitted by ``method`` (``temperature``,
@@ -313,7 +317,7 @@ class Search:
             return None
         if head == "mlp_classifier" and method != "isotonic":
             return None
-        units, ratings = self._held_out(dimension, settings)
+        units, ratings = self._score_held_out(dimension, settings)
         if len(ratings) < MIN_ROWS:
             return None
         temperature = None
@@ -328,7 +332,7 @@ class Search:
 
             temperature = fit_temperature(probabilities, ratings[:, None])
             units = probabilities(temperature)[:, 1]
-        return fit_units(
+        return fit_score_calibration(
             units,
             ratings,
             method,
@@ -336,7 +340,7 @@ class Search:
             temperature=temperature,
         )
 
-    def _held_out(
+    def _score_held_out(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
         """Returns the scores [k] of the labelled held-out rows and the labels [k] of these rows,
@@ -346,7 +350,7 @@ class Search:
         scores, labelled = [], []
         for train, held_out in self.folds:
             rows = held_out[np.isfinite(labels[held_out])]
-            head = self.head(train, dimension, settings)
+            head = self.fit_head(train, dimension, settings)
             units = head.unit_scores(self.columns[rows], self.config.decode)
             if dimension.kind == "binary" and head.kind != "logistic":
                 # The rate of the fold's training rows is not the judge's.

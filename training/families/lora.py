@@ -79,7 +79,7 @@ def answer_dataset(
         if request.payload.failure is not None:
             unread += 1
             continue
-        for prompt, answer in _answers(judge, request, example):
+        for prompt, answer in _prompt_answer_pairs(judge, request, example):
             rows.append(
                 {
                     "input_ids": prompt + answer,
@@ -96,7 +96,7 @@ def answer_dataset(
     return Dataset.from_list(rows)
 
 
-def _answers(
+def _prompt_answer_pairs(
     judge: GenerativeLoraJudge,
     request: ScoreRequest,
     example: TrainingExample,

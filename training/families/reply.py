@@ -61,7 +61,7 @@ def fit_reactions(
     pairs_by_half: list[list[list[Tensor]]] = [[] for _ in range(HALVES)]
     rows = zip(examples, readings, numbers_of_reading, strict=True)
     for example, reading, text_numbers in rows:
-        pairs = _pairs(reader, reading, text_numbers)
+        pairs = _reply_examples(reader, reading, text_numbers)
         pairs_by_half[half_of(example.group, seed)].append(pairs)
     for half, model in enumerate(reactions.models):
         columns = [
@@ -77,12 +77,12 @@ def fit_reactions(
             )
         assert isinstance(model, ReplyModel)
         generator = torch.Generator().manual_seed(seed * HALVES + half)
-        train_reply(model, columns, generator)
+        train_reply_model(model, columns, generator)
         model.half().float()  # as it is saved
     return reactions.requires_grad_(False)
 
 
-def _pairs(
+def _reply_examples(
     reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
     """Returns six tensors with a row for each assistant turn that a user replied to. The opening
@@ -106,10 +106,10 @@ def _pairs(
     ]
 
 
-def train_reply(
+def train_reply_model(
     model: ReplyModel, pairs: Sequence[Tensor], generator: torch.Generator
 ) -> None:
-    """Trains ``model`` in place. ``pairs`` are the six tensors of ``_pairs``. The loss is a
+    """Trains ``model`` in place. ``pairs`` are the six tensors of ``_reply_examples``. The loss is a
     symmetric InfoNCE: the other replies of a batch are the negatives, except those with the same
     text. ``generator`` shuffles the rows."""
     optimizer = torch.optim.AdamW(

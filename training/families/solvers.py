@@ -86,15 +86,15 @@ def fit_head(
     scale = scale * (reader.vector_mask | is_feature)
     head = config.head_name(dimension.kind)
     if head == "mlp_classifier":
-        return _mlp(labelled, scale, settings, seed)
+        return _fit_mlp(labelled, scale, settings, seed)
     scale = scale * np.where(reader.vector_mask, settings["share"], 1.0)
     if head == "ridge":
         priors = reader.row_of(config.prior_weights.get(name, {}))
-        weights, bias = _ridge(
+        weights, bias = _fit_ridge(
             labelled, scale, settings["alpha"], config.stretch, priors
         )
     else:
-        weights, bias = _logistic(labelled, scale, settings["alpha"], name)
+        weights, bias = _fit_logistic(labelled, scale, settings["alpha"], name)
     averages = 0.0, 0.0
     if config.reading != "dialogue":
         # What the mean user side and the mean assistant side add to the output.
@@ -104,7 +104,7 @@ def fit_head(
     return FittedHead.linear(head, weights, bias, averages)
 
 
-def _ridge(
+def _fit_ridge(
     labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
 ) -> tuple[Floats, float]:
     """Fits a ridge regression and returns its weights [C] and its bias.
@@ -134,7 +134,7 @@ def _ridge(
     return weights, float(middle - mean_dialogue @ weights)
 
 
-def _logistic(
+def _fit_logistic(
     labelled: Labelled, scale: Floats, alpha: float, name: str
 ) -> tuple[Floats, float]:
     """Fits a logistic regression and returns its weights [C] and its bias, in logits. Raises
@@ -149,7 +149,7 @@ def _logistic(
     return weights, float(solver.intercept_[0] - middle @ weights)
 
 
-def _mlp(
+def _fit_mlp(
     labelled: Labelled, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
     """Returns a head whose MLP predicts whole-number classes. A label on [0, 1] becomes a class by

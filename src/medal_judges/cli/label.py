@@ -20,7 +20,7 @@ from medal_judges.config import (
 from medal_judges.data_prep.labelling import label_file, require_labellable
 from medal_judges.inference.judge_choice import (
     JudgeChoice,
-    cached_answers,
+    cache_sentence,
     choose_judge,
 )
 from medal_judges.models.base.judge import Judge
@@ -107,7 +107,7 @@ def label(
         f"{count} {kind}" for kind, count in sorted(summary.kinds.items())
     )
     typer.echo(f"{counts or 'no dialogues'}: {out}")
-    if cached := cached_answers(list(judges.values())):
+    if cached := cache_sentence(list(judges.values())):
         typer.echo(cached, err=True)
     report.require_coverage(min_coverage)
 

@@ -19,7 +19,7 @@ from medal_judges.config import (
     option,
 )
 from medal_judges.errors import printable
-from medal_judges.inference.judge_choice import cached_answers, choose_judge
+from medal_judges.inference.judge_choice import cache_sentence, choose_judge
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
     ScoreOptions,
@@ -98,9 +98,9 @@ def score(
         report_of_reading.copied = scoring.keep
         dialogues = stream_dialogues(file, reading, report_of_reading)
         if dry_run:
-            from medal_judges.inference.dry_run import dry_run as estimate
+            from medal_judges.inference.dry_run import estimate_cost
 
-            typer.echo(estimate(dialogues, loaded, scoring))
+            typer.echo(estimate_cost(dialogues, loaded, scoring))
             report_of_reading.show(always=True)
             return
         if out_file is None:
@@ -121,7 +121,7 @@ def score(
     if report.coverage is not None and report.coverage >= min_coverage:
         lines += report.mean_lines()
     typer.echo(printable("\n".join(lines)), err=True)
-    cached = cached_answers([loaded])
+    cached = cache_sentence([loaded])
     if cached is not None:
         typer.echo(cached, err=True)
     report_of_reading.require_dialogues()

@@ -41,9 +41,9 @@ def serve(
     Example: medal serve boxed --port 8000
     """
     from medal_judges.inference.serving.server import serve as run
-    from medal_judges.inference.serving.server import token_for
+    from medal_judges.inference.serving.server import token_from_environment
 
-    token = token_for(host)  # before a judge is loaded for nothing
+    token = token_from_environment(host)  # before a judge is loaded for nothing
     loaded = choose_judge(judge, settings, device=device).with_spending(max_cost).load()
     # Each window would warn about languages and truncation; judgements have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)

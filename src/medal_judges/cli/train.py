@@ -31,18 +31,18 @@ def train(
 
     Example: medal train --config quickstart
     """
-    from medal_judges.training.arguments import is_main
+    from medal_judges.training.arguments import is_main_process
     from medal_judges.training.run import train as train_judge
 
     settings = list(overrides)
     if out is not None:
         settings.append(f"output_dir={json.dumps(str(out))}")
     folder = train_judge(config, settings, overwrite=overwrite)
-    if not is_main():
+    if not is_main_process():
         return
-    from medal_judges.training.held_out import summary_table
+    from medal_judges.training.held_out import agreement_table
 
-    table = summary_table(folder)
+    table = agreement_table(folder)
     if table is not None:
         Printout([table], [table.note]).show()
     typer.echo(f"judge saved and checked: {folder}")

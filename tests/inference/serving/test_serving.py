@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.serving import app
-from medal_judges.inference.serving.server import token_for
+from medal_judges.inference.serving.server import token_from_environment
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dialogue import Dialogue
 
@@ -123,10 +123,10 @@ def test_a_token_is_needed_on_an_open_address(
     assert TOKEN not in served.log.read_text()
     monkeypatch.delenv("MEDAL_JUDGES_TOKEN", raising=False)
     with pytest.raises(ConfigError):
-        token_for("0.0.0.0")
+        token_from_environment("0.0.0.0")
     monkeypatch.setenv("MEDAL_JUDGES_TOKEN", "short")
     with pytest.raises(ConfigError) as refused:
-        token_for("127.0.0.1")
+        token_from_environment("127.0.0.1")
     assert "short" not in str(refused.value)
 
 

@@ -17,10 +17,16 @@ from medal_judges.records.dialogue import Dialogue
 def estimate_cost(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns an upper bound on the cost of scoring ``dialogues`` with ``judge``, in words: the
-    number of requests, tokens and US dollars. ``options`` says how they would be scored. Raises
-    ConfigError if the judge has no language model that only counts requests
-    (JudgeChoice.with_spending)."""
+    """Returns in words what scoring ``dialogues`` costs at most: requests, tokens and US dollars.
+    Nothing is sent.
+
+    Args:
+        judge: A judge whose language models only count requests (``JudgeChoice.with_spending``).
+        options: How the dialogues would be scored.
+
+    Raises:
+        ConfigError: The judge has no such language model.
+    """
     models = []
     for model in dict.fromkeys(judge.language_models()):
         if isinstance(model, RemoteModel) and model.dry_run:

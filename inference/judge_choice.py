@@ -20,9 +20,11 @@ from medal_judges.models.llm.settings import llm_config, no_model_error
 class JudgeChoice:
     """The judge of a command before it is loaded.
 
-    ``source`` is a YAML file, a folder or a hub id. ``revision`` is the hub revision, or None.
-    ``settings`` is the content of the YAML file, or None for a saved judge. ``options`` are passed
-    to Judge.from_pretrained, where they replace settings.
+    Attributes:
+        source: A YAML file, a folder or a hub id.
+        settings: The content of the YAML file, None for a saved judge.
+        options: Arguments of ``Judge.from_pretrained``, which replace settings.
+        revision: The hub revision.
     """
 
     source: str
@@ -32,8 +34,7 @@ class JudgeChoice:
 
     @property
     def _llm_setting(self) -> Any:
-        """Returns the setting ``llm``. Returns None for a saved judge, and for a YAML file without
-        this setting."""
+        """Returns the setting ``llm``, or None if there is none or the judge is a saved one."""
         if self.settings is None:
             return None
         return {**self.settings, **self.options}.get("llm")
@@ -45,8 +46,8 @@ class JudgeChoice:
 
     @property
     def asks_server(self) -> bool:
-        """Returns whether the judge is a YAML file whose language model is behind an API. For a
-        saved judge, ask Judge.language_models after it is loaded."""
+        """Returns whether the judge is a YAML file whose language model is behind an API. It is
+        False for a saved judge."""
         return self.uses_llm and llm_config(self.llm()).api
 
     def llm(self) -> dict[str, Any]:
@@ -69,10 +70,10 @@ class JudgeChoice:
     def _with_changed_models(
         self, changed: Callable[[dict[str, Any]], object]
     ) -> JudgeChoice:
-        """Returns a copy in which the settings of each language model are replaced. ``changed`` is
-        called with the old settings of a model and returns the new ones. A judge has one model, or
-        two if another one shortens turns for it."""
+        """Returns a copy with new settings of each language model. ``changed`` maps the old
+        settings of a model to the new ones."""
         choice = self.with_options(llm=changed(self.llm()))
+        # A second model may shorten turns for the first.
         shortener = {**(self.settings or {}), **self.options}.get("shortener")
         if shortener is not None:
             choice = choice.with_options(shortener=changed(_as_mapping(shortener)))
@@ -87,10 +88,14 @@ class JudgeChoice:
     ) -> JudgeChoice:
         """Returns a copy with another way to spend money on requests.
 
-        ``max_cost`` is a limit in US dollars. ``no_cache`` asks for answers again instead of
-        reading them from the cache. ``dry_run`` replaces the language model by one that counts
-        requests and sends none. Raises ConfigError if the judge uses no language model. Raises it
-        for ``max_cost`` if the model is not behind an API.
+        Args:
+            max_cost: The limit in US dollars.
+            no_cache: Whether to ask again for answers that are in the cache.
+            dry_run: Whether to count requests and send none.
+
+        Raises:
+            ConfigError: The judge uses no language model, or ``max_cost`` is set and it uses no
+                API.
         """
         choice = self
         if no_cache:
@@ -143,16 +148,18 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the judge ``name``, not yet loaded. ``name`` is a shipped name, a YAML file, a
-    folder, or a hub id.
+    """Returns the judge ``name``, not yet loaded.
 
-    ``overrides`` are texts of the form ``field=value``. For a member of a saved hybrid the form is
-    ``member.field=value``. ``device`` and ``dtype`` are for the judge's model. ``revision`` is a
-    hub revision. It may also follow the hub id, as ID@REVISION.
+    Args:
+        name: A shipped name, a YAML file, a folder, or a hub id such as ``ORG/NAME@REVISION``.
+        overrides: Changed settings ``field=value``, or ``member.field=value`` for a saved hybrid.
+        device: Where the judge's model runs, such as ``cuda``.
+        dtype: The number format of the model, such as ``bf16``.
+        revision: The hub revision.
+        strict: Whether ``device`` and ``dtype`` are errors, not ignored, without a local model.
 
-    Raises ConfigError for an override that the judge does not have. Raises ConfigError if
-    ``device`` or ``dtype`` is given for a judge without a local model. If not ``strict``, the two
-    are ignored instead.
+    Raises:
+        ConfigError: The judge has no such setting, or no local model for ``device`` or ``dtype``.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
@@ -176,7 +183,7 @@ def choose_judge(
 
 def cache_sentence(judges: Sequence[Judge]) -> str | None:
     """Returns a sentence on how many answers the language models of ``judges`` read from their
-    caches. Returns None if they read none."""
+    caches, or None for no answer."""
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

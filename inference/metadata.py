@@ -11,19 +11,18 @@ from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns the value that ``dialogue`` has for each of ``fields``. The value of a field that it
-    does not have is None.
+    """Returns the values of ``fields`` in ``dialogue`` by field, with None for a field that it
+    lacks.
 
-    ``lang``, ``chatbot`` and ``source`` are attributes of the dialogue. Any other field is a key in
-    its ``meta`` or, after that, in its ``context``. A field may also be a path of keys, such as
-    ``user.plan``. The path may begin with ``meta.``, ``context.`` or ``models.``.
+    Args:
+        fields: ``lang``, ``chatbot``, ``source``, a key of ``meta`` or ``context``, or a path such
+            as ``user.plan``.
     """
     return {field: _field_value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash of everything that a judge reads of ``dialogue``, together with the metadata
-    ``meta``."""
+    """Returns a hash of the metadata ``meta`` and of all that a judge reads of ``dialogue``."""
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
     )

@@ -35,12 +35,17 @@ _TRIES = 2  # how often a window may lose its process
 def open_on_ray(
     choice: JudgeChoice, workers: int, device: str | None
 ) -> Iterator[Judge]:
-    """Yields a judge that scores in ``workers`` processes. Each of them loads the judge of
-    ``choice``. The processes end with the context.
+    """Yields a judge that scores in several processes, which end with the context.
 
-    ``device`` is the device that the judge runs on. If it is None or a CUDA device, the processes
-    share the GPUs. Raises ConfigError if the judge sends requests to a server, and MedalError if
-    Ray ends the run.
+    Args:
+        choice: The judge that each process loads.
+        workers: The number of processes.
+        device: Where the judge runs. With None or a CUDA device, the processes share the GPUs.
+
+    Raises:
+        ConfigError: The judge sends requests to a server, or one model needs several GPUs.
+        MissingExtraError: Ray is not installed.
+        MedalError: Ray ends the run.
     """
     _refuse_server(choice.asks_server)
     if (
@@ -81,9 +86,8 @@ def open_on_ray(
 
 
 def gpu_share(gpus: float, processes: int) -> float:
-    """Returns the share of a GPU that each process gets, if ``processes`` share ``gpus`` GPUs. A
-    process never spans two GPUs. So four processes on three GPUs get 1/2 each, because with a share
-    of 3/4 only three of them would fit."""
+    """Returns the share of a GPU for each of ``processes`` on ``gpus`` GPUs. No process spans two
+    GPUs, so four processes on three GPUs get 1/2 each."""
     if not gpus:
         return 0.0
     return 1 / math.ceil(processes / gpus)
@@ -99,8 +103,7 @@ def _refuse_server(uses_server: bool) -> None:
 
 
 class _Process:
-    """A Ray actor that holds a judge. Its methods return errors instead of raising them, because
-    Ray would wrap a raised error in an error of Ray."""
+    """A Ray actor that holds a judge. Its methods return errors instead of raising them."""
 
     def __init__(self, folder: str, choice: JudgeChoice) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -133,14 +136,18 @@ class _Process:
         try:
             assert isinstance(self.judge, Judge)
             return list(self.judge.score(window, **how))
-        except Exception as error:
+        except Exception as error:  # raised, Ray would wrap it in an error of its own
             return error
 
 
 class RayJudge(Judge):
-    """A judge that scores in ``count`` processes and otherwise behaves like the judge of
-    ``choice``. ``gpus`` is the share of a GPU for each process. Dialogues are scored in the same
-    groups as by a single process, so the scores are the same too."""
+    """A judge that scores in several processes, with the same scores as in a single one.
+
+    Args:
+        choice: The judge that each process loads.
+        count: The number of processes.
+        gpus: The share of a GPU for each process.
+    """
 
     family = "ray"
     resumes_windows = True
@@ -173,10 +180,13 @@ class RayJudge(Judge):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` in input order. The arguments have the same
-        meaning as in ``Judge.score``. The call itself raises ConfigError for wrong options, and for
-        a single dialogue in place of several. Other errors are raised while the judgements are
-        read."""
+        """Yields the judgements of ``dialogues`` in input order.
+
+        ``level``, ``dimensions``, ``progress`` and ``warn`` mean the same as in ``Judge.score``.
+
+        Raises:
+            ConfigError: An option is wrong, or ``dialogues`` is a single dialogue.
+        """
         how = {
             "level": level,
             "dimensions": self._checked_names(dimensions),
@@ -195,10 +205,13 @@ class RayJudge(Judge):
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
-        """Yields the judgements of all dialogues in input order. ``unread`` yields lists of
-        dialogues, each for one process to score at once. ``how`` holds the arguments of
-        ``Judge.score``. ``progress`` is called with the number of dialogues in each list that is
-        done. An error is raised after the judgements that precede it."""
+        """Yields the judgements of all dialogues in input order.
+
+        Args:
+            unread: Lists of dialogues, each for one process to score at once.
+            how: The arguments of ``Judge.score``.
+            progress: Called with the number of dialogues in each finished list.
+        """
         from ray.util import ActorPool
 
         pool = ActorPool(self._actors)

@@ -18,15 +18,20 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the path of the file that keeps the judgements of earlier runs. It is in the folder
-    of ``lines``, the output."""
+    """Returns the path of the file that keeps the judgements of earlier runs, in the folder of the
+    output ``lines``."""
     return lines.with_name(f".earlier-{lines.name}")
 
 
 class Entry(NamedTuple):
-    """Where the earlier judgements of one dialogue are. ``offset`` is the byte at which their first
-    line begins. ``rows`` is the number of lines. ``input`` is the hash of the dialogue. ``is_done``
-    says whether all of the judgements are final."""
+    """Where the earlier judgements of one dialogue are in their file.
+
+    Attributes:
+        offset: The byte at which their first line begins.
+        input: The hash of the dialogue.
+        rows: The number of lines.
+        is_done: Whether all of the judgements are final.
+    """
 
     offset: int
     input: str | None
@@ -35,11 +40,17 @@ class Entry(NamedTuple):
 
 
 class EarlierJudgements:
-    """The judgements that earlier runs wrote to the file ``lines``, by the id of the dialogue.
+    """The judgements of earlier runs, by the id of the dialogue.
 
-    ``is_done`` is a function that returns whether a judgement is final. A judgement that is not
-    final is computed again. The attribute ``changed`` counts the dialogues whose text or metadata
-    differ from the earlier run. Raises DataError for a damaged file, and leaves it unchanged.
+    Args:
+        lines: The file of judgements.
+        is_done: Returns whether a judgement is final. Others are computed again.
+
+    Attributes:
+        changed: The number of dialogues whose text or metadata have changed since.
+
+    Raises:
+        DataError: The file is damaged. It stays unchanged.
     """
 
     def __init__(self, lines: Path, is_done: Callable[[Judgement], bool]) -> None:
@@ -65,9 +76,8 @@ class EarlierJudgements:
         self._stream = self.path.open("rb")
 
     def take_done(self, id: str, input: str, rows: int) -> Entry | None:
-        """Removes the entry of the dialogue ``id``, and returns it if it can be used. It can if it
-        is done, has the hash ``input`` and has ``rows`` judgements. Returns None in all other
-        cases."""
+        """Removes the entry of the dialogue ``id``. Returns it if it is final and has the hash
+        ``input`` and ``rows`` judgements, otherwise None."""
         entry = self._entries.pop(id, None)
         if entry is None:
             return None
@@ -83,9 +93,10 @@ class EarlierJudgements:
             yield self._stream.readline()
 
     def remove_if_used(self) -> None:
-        """Removes the file of earlier judgements. If some of them are about dialogues that the
-        input no longer has, the file stays, because these judgements may have cost money."""
+        """Removes the file of earlier judgements, unless some are about dialogues that the input no
+        longer has."""
         self._stream.close()
+        # Judgements that were not used may have cost money.
         if not self._entries:
             self.path.unlink()
             return

@@ -1,6 +1,5 @@
-"""Scores a file of dialogues: reads them one after another, appends judgements, and resumes after a
-kill. ``load_or_score`` returns the judgements of an earlier run if the judge and the dialogues are the
-same."""
+"""Scores a file of dialogues. A run reads them one after another, appends judgements, and resumes
+after a kill."""
 
 from __future__ import annotations
 
@@ -81,9 +80,9 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` by ``judge`` with these options. The metadata of
-        ``keep`` are not in them yet. ``progress`` is called with the number of dialogues finished
-        since its last call."""
+        """Yields the judgements of ``dialogues`` by ``judge`` with these options, still without the
+        metadata of ``keep``. ``progress`` is called with the number of dialogues finished since
+        its last call."""
         return judge.score(
             dialogues,
             level=self.level,
@@ -99,9 +98,8 @@ class ScoreOptions(Config):
         return not judgement.transient
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
-        """Returns everything that decides the judgements: the signature of ``judge`` and these
-        options. An earlier file is resumed only if it was written with equal values. Raises
-        ConfigError for an unknown dimension."""
+        """Returns everything that decides the judgements of ``judge`` with these options. Only a
+        file with an equal record is resumed. Raises ConfigError for an unknown dimension."""
         return {
             "judge": str(judge.signature()),
             "dimensions": judge._checked_names(self.dimensions or None),
@@ -116,16 +114,27 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of a run. ``total`` is the number of judgements. ``scored`` of them have all scores,
-    and ``resumed`` of them are from an earlier run.
+    """Counts of a scoring run. They count judgements unless an entry says otherwise.
 
-    A judgement without a score is ``transient`` if the failure may pass, such as a time-out. The
-    same command tries it again. It is ``lasting`` if the failure would repeat. Then only
-    --retry-failed tries it again. A dialogue without an assistant turn is in neither count, and is
-    never tried again.
-
-    ``changed`` counts dialogues whose text or metadata have changed since an earlier run.
-    ``left_out`` counts unreadable lines of the input. Each of them counts as a missing judgement.
+    Attributes:
+        total: All judgements, without lines of the input that cannot be read.
+        scored: With a score in every dimension.
+        resumed: From an earlier run.
+        changed: Dialogues whose text or metadata have changed since an earlier run.
+        transient: Failures that may pass, such as a time-out. The same command tries them again.
+        lasting: Failures that would repeat. Only --retry-failed tries them again.
+        dialogues: Dialogues scored in this run.
+        left_out: Lines of the input that cannot be read.
+        truncated: About dialogues that are too long for the judge.
+        truncated_turns: Turns left out because of that.
+        cut_turns: Turns shortened because of that.
+        seconds: Seconds that the run took.
+        languages: By each language that the judge does not support.
+        failures: Without a score, by reason.
+        sums: The sum of the scores in each dimension.
+        counts: The number of scores in each dimension.
+        copied: With a value for a field of --keep, by field.
+        usage: Tokens and dollars of this run.
     """
 
     total: int = 0
@@ -140,21 +149,17 @@ class ScoreReport:
     truncated_turns: int = 0
     cut_turns: int = 0
     seconds: float = 0
-    # Judgements in languages that the judge does not support.
     languages: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
-    sums: Counter[str] = field(default_factory=Counter)  # of each dimension's scores
+    sums: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
-    # Judgements that have a field of --keep.
     copied: Counter[str] = field(default_factory=Counter)
-    # Tokens and dollars of this run (see Judgement.usage).
     usage: dict[str, float] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements, from 0 to 1, that have a number in every dimension. An
-        unreadable line of the input counts as a judgement without one. Returns None if there are no
-        judgements."""
+        """Returns the share of judgements, from 0 to 1, that have a score in every dimension, or
+        None without judgements. A line that cannot be read counts as one without."""
         count = self.total + self.left_out
         if count:
             return self.scored / count
@@ -229,7 +234,8 @@ class ScoreReport:
 
     def mean_lines(self) -> Iterator[str]:
         """Yields lines with the mean score of each dimension. Dimensions with equal means share a
-        line, because a baseline gives the same score for many dimensions."""
+        line."""
+        # A baseline gives the same score for many dimensions.
         names_by_mean: dict[str, list[str]] = {}
         for name, count in self.counts.items():
             mean = f"{self.sums[name] / count:.3f}"
@@ -259,10 +265,15 @@ class ScoreReport:
 def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``. With several ``workers`` the judge runs in that number of
-    processes, on this machine or on the Ray cluster at $RAY_ADDRESS. These share the GPUs if
-    ``device`` is None or a CUDA device. Raises ConfigError for several workers if the judge sends
-    requests to a server."""
+    """Yields the loaded judge of ``choice``.
+
+    Args:
+        workers: The number of processes, on this machine or on the Ray cluster at $RAY_ADDRESS.
+        device: Where the judge runs. With None or a CUDA device, several processes share the GPUs.
+
+    Raises:
+        ConfigError: There are several workers and the judge sends requests to a server.
+    """
     if workers == 1:
         yield choice.load()
         return
@@ -282,12 +293,19 @@ def score_file(
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
-    does. A judgement is not computed again if an earlier run with the same judge and options wrote
-    it to ``out``.
+    does.
 
-    ``judge`` is a judge or a name that Judge.from_pretrained takes. ``reading`` collects what could
-    not be read. ``progress`` is called with the number of dialogues finished since its last call.
-    Raises MedalError if another process writes to ``out``.
+    A judgement that is already in ``out``, by the same judge with the same options, is not computed
+    again.
+
+    Args:
+        judge: A judge, or a name that ``Judge.from_pretrained`` takes.
+        options: How dialogues are scored.
+        reading: Collects what could not be read.
+        progress: Called with the number of dialogues finished since its last call.
+
+    Raises:
+        MedalError: Another process writes to ``out``, or another judge or other options wrote it.
 
     >>> from medal_judges import ScoreOptions, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -315,16 +333,20 @@ def score_to_file(
     progress: Callable[[int], None] | None = None,
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
-    """Scores ``dialogues`` with ``judge`` and writes the judgements to ``out``, in input order. A
-    judgement is not computed again if an earlier run with the same judge and options wrote it to
-    ``out``.
+    """Scores ``dialogues`` with ``judge`` and writes the judgements to ``out``, in input order.
 
-    ``out`` ends in .jsonl, .parquet or .csv. For a Parquet or CSV file, the judgements first go to
-    a JSONL file beside it (``scores.csv.jsonl``), and the table is made from it at the end.
-    ``read_as`` says how the dialogues were read (ReadOptions.to_record). It is written into the
-    first line. ``progress`` is called with the number of dialogues finished since its last call.
-    Raises MedalError if ``out`` is from a run with another judge or other options, and leaves it
-    unchanged.
+    A judgement that is already in ``out``, by the same judge with the same options, is not computed
+    again.
+
+    Args:
+        out: A .jsonl, .parquet or .csv file. The last two get a .jsonl file beside them.
+        options: How dialogues are scored.
+        progress: Called with the number of dialogues finished since its last call.
+        read_as: How the dialogues were read, to be written into the first line.
+
+    Raises:
+        ConfigError: ``out`` has another ending.
+        MedalError: ``out`` is of another judge or other options. It stays unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -386,12 +408,13 @@ def score_each(
     progress: Callable[[int], None] | None = None,
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
-    """Scores ``dialogues`` with ``judge``, and returns the counts of the run. Calls
-    ``write(judgement, record)`` for each judgement, in input order. ``record`` is the JSON object
-    of the judgement.
+    """Scores ``dialogues`` with ``judge``, and returns the counts of the run.
 
-    ``earlier`` holds the judgements of earlier runs. Those that are final are not computed again.
-    ``progress`` is called with the number of dialogues finished since its last call.
+    Args:
+        options: How dialogues are scored.
+        write: Called with each judgement and its JSON object, in input order.
+        progress: Called with the number of dialogues finished since its last call.
+        earlier: Judgements of earlier runs. Final ones are not computed again.
     """
     run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
     models = judge.language_models()
@@ -410,10 +433,14 @@ def score_each(
 
 @dataclass(slots=True)
 class _PendingDialogue:
-    """A dialogue that has been read and whose judgements are not all written. ``meta`` and the hash
-    ``input`` are added to each judgement. ``left`` is the number of judgements still to write.
-    ``entry`` says where the judgements of an earlier run are. It is None if the dialogue is scored
-    now."""
+    """A dialogue that has been read and whose judgements are not all written.
+
+    Attributes:
+        meta: Metadata to add to each judgement.
+        input: The hash of the dialogue.
+        left: The number of judgements still to write.
+        entry: Where its earlier judgements are, None if it is scored now.
+    """
 
     meta: dict[str, Any]
     input: str
@@ -423,8 +450,11 @@ class _PendingDialogue:
 
 @dataclass(slots=True)
 class _ScoringRun:
-    """One pass over the dialogues. ``waiting`` holds the dialogues that have been read and whose
-    judgements are not all written."""
+    """One pass over dialogues that scores them and writes their judgements.
+
+    Attributes:
+        waiting: Dialogues that have been read and whose judgements are not all written.
+    """
 
     judge: Judge
     options: ScoreOptions
@@ -435,8 +465,8 @@ class _ScoringRun:
     waiting: deque[_PendingDialogue] = field(default_factory=deque)
 
     def score(self, dialogues: Iterable[Dialogue]) -> None:
-        """Writes the judgements of each of ``dialogues``: those of an earlier run if they can be
-        used, and new ones if not."""
+        """Writes the judgements of each of ``dialogues``, from an earlier run if possible and
+        otherwise new."""
         unscored = self._dialogues_to_score(dialogues)
         for judgement in self.options.score(self.judge, unscored, self.progress):
             noted = self.waiting[0]
@@ -453,8 +483,7 @@ class _ScoringRun:
                 self._write_earlier()
 
     def _dialogues_to_score(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-        """Yields the ``dialogues`` that must be scored now. Adds every dialogue to ``waiting``,
-        also those that have been scored before."""
+        """Yields the ``dialogues`` that must be scored now. Adds every dialogue to ``waiting``."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
         size = 1
@@ -509,7 +538,8 @@ class _Lines:
 
 def _require_judgements(lines: Path) -> None:
     """Raises MedalError if the file ``lines`` does not hold judgements. A file without one complete
-    line passes, because a killed run can leave such a file."""
+    line passes."""
+    # A killed run can leave a file without one complete line.
     if not lines.exists() or lines.stat().st_size == 0:
         return
     try:
@@ -534,12 +564,16 @@ def load_or_score(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Returns the judgements of ``dialogues`` by ``judge`` with ``options``. If the file ``out``
-    already has all of them, they are read from it. If not, the missing ones are computed and
-    written to ``out``. A file that another judge or other options wrote is replaced.
+    """Returns the judgements of ``dialogues``, read from ``out`` if it has all of them, otherwise
+    computed and written there.
 
-    Judgements that failed for a reason that may pass, such as a time-out, are computed again.
-    ``progress`` is called with the number of dialogues finished since its last call.
+    A file that another judge or other options wrote is replaced. Failures that may pass are tried
+    again.
+
+    Args:
+        judge: The judge that scores.
+        options: How dialogues are scored.
+        progress: Called with the number of dialogues finished since its last call.
     """
     if not options.overwrite and out.is_file():
         try:

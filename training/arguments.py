@@ -63,11 +63,16 @@ def check_arguments(
     validated: bool,
     patience: int | None,
 ) -> None:
-    """Checks the settings ``args`` of a run, before anything is loaded.
+    """Checks the setting ``args`` of a run, before anything is loaded.
 
-    ``validated`` says whether the run has validation rows. ``patience`` is the setting
-    ``early_stopping_patience``. Raises ValueError for an argument that a run refuses, for a wrong
-    value, and for an argument that needs validation rows if the run has none.
+    Args:
+        args: transformers' TrainingArguments by name, such as ``{"learning_rate": 1e-5}``.
+        validated: Whether the run has validation rows.
+        patience: The setting ``early_stopping_patience``.
+
+    Raises:
+        ValueError: An argument is refused, has a wrong value, or needs validation rows that are
+            missing.
     """
     for name, value in args.items():
         _check_argument(name, value)
@@ -96,8 +101,8 @@ def _check_argument(
     name: str,
     value: Any,
 ) -> None:
-    """Raises ValueError if TrainingArguments has no argument ``name``, if a run refuses it, or if
-    it cannot have the ``value``."""
+    """Raises ValueError if TrainingArguments has no field ``name``, a run refuses it, or ``value``
+    does not fit it."""
     for start, reason in REFUSED.items():
         if name == start or (start.endswith("_") and name.startswith(start)):
             raise ValueError(f"args.{name}: {reason}")
@@ -117,7 +122,7 @@ def cast_argument(
     value: Any,
 ) -> Any:
     """Converts ``value``, read from YAML, to the type of the argument ``name``. Raises ValueError
-    if it has another type."""
+    if that fails."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(_argument_types()[name])
     except Exception:  # a type of transformers that pydantic does not know
@@ -144,7 +149,7 @@ def process_count() -> int:
 
 
 def is_main_process() -> bool:
-    """Returns whether this process saves the judge. It is the launcher's process number 0."""
+    """Returns whether this is the launcher's process 0, which saves the judge."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -157,10 +162,14 @@ def training_arguments(
 ) -> TrainingArguments:
     """Returns the TrainingArguments of a run.
 
-    ``values`` are the settings under ``args``, ``seed`` is the seed of the run. Checkpoints go to
-    ``output_dir``/checkpoints. ``validated`` says whether the run has validation rows. Raises
-    ConfigError for values that contradict each other, and for values that this machine does not
-    support.
+    Args:
+        values: The setting ``args`` of the run, such as ``{"learning_rate": 1e-5}``.
+        output_dir: The judge's folder. Checkpoints go to its subfolder ``checkpoints``.
+        seed: The seed of the run.
+        validated: Whether the run has validation rows.
+
+    Raises:
+        ConfigError: The values contradict each other, or this machine does not support one.
     """
     from transformers import TrainingArguments, get_scheduler
 
@@ -199,14 +208,13 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns a run's own defaults, which replace those of transformers. ``chosen`` are the
-    arguments that the user has set.
+    """Returns a run's own defaults, which replace those of transformers.
 
-    ``validated`` says whether the run has validation rows. If it has, it validates and saves after
-    each epoch, and keeps the best weights. If it has none, it only saves after each epoch. If
-    ``eval_steps`` or ``save_steps`` is chosen, it does so after that number of steps instead. Two
-    checkpoints are kept. A batch has dialogues of similar length. bf16 is on if the GPU supports
-    it.
+    With validation rows, a run validates and saves after each epoch and keeps the best weights.
+
+    Args:
+        chosen: The arguments that the user has set. With ``eval_steps``, steps replace epochs.
+        validated: Whether the run has validation rows. Without them, it only saves.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
@@ -235,7 +243,7 @@ def argument_defaults(
 
 
 def _steps_or_epoch(chosen: Mapping[str, Any], steps: str) -> str:
-    """Returns the word ``steps`` if the argument named by ``steps`` (such as ``save_steps``) is in
-    ``chosen``. Returns ``epoch`` if it is not. With ``epoch`` the Trainer would ignore the
-    argument."""
+    """Returns ``"steps"`` if ``chosen`` has the argument that ``steps`` names (such as
+    ``save_steps``), otherwise ``"epoch"``."""
+    # With "epoch" the Trainer would ignore the argument.
     return "steps" if steps in chosen else "epoch"

@@ -29,13 +29,18 @@ def fit_calibration(
     logits: np.ndarray,
     method: str,
 ) -> Calibration | None:
-    """Returns the calibration of one dimension, fitted on labelled rows. Returns None if ``method``
-    is ``none`` or if fewer than 20 rows have a label.
+    """Returns the calibration of one dimension, fitted on the rows that have a label.
 
-    ``targets`` [n, targets] are the labels: for an ordinal or classification head a probability for
-    each level, for any other head a number on [0, 1]. A row without a label is NaN. ``logits`` [n,
-    outputs] are the outputs of ``head``, for a regression on [0, 1]. ``method`` is ``temperature``,
-    ``isotonic`` or ``none``. ``isotonic`` fits a temperature, then a monotone map of the score.
+    Args:
+        head: The output head that computed ``logits``.
+        targets: [n, targets] labels, NaN if missing. Probabilities of the levels, or a number on
+            [0, 1].
+        logits: [n, outputs] outputs of ``head``. A regression's are near [0, 1].
+        method: ``temperature``, ``isotonic`` (which also fits a monotone map of the score) or
+            ``none``.
+
+    Returns:
+        None if ``method`` is ``none`` or fewer than 20 rows have a label.
     """
     rows = np.isfinite(targets).all(axis=1)
     if method == "none" or rows.sum() < MIN_ROWS:
@@ -44,7 +49,7 @@ def fit_calibration(
     is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
         units = squash_to_unit(outputs[:, 0])
-        return fit_score_calibration(units, targets[:, 0], method, is_binary=is_binary)
+        return fit_score_map(units, targets[:, 0], method, is_binary=is_binary)
     tensor = torch.from_numpy(outputs)
 
     def probabilities(temperature: float) -> np.ndarray:
@@ -54,7 +59,7 @@ def fit_calibration(
     levels = np.linspace(0, 1, head.levels)
     if head.targets > 1:
         targets = targets @ levels
-    return fit_score_calibration(
+    return fit_score_map(
         probabilities(temperature) @ levels,
         targets.ravel(),
         method,
@@ -67,12 +72,12 @@ def fit_temperature(
     probabilities: Callable[[float], np.ndarray],
     targets: np.ndarray,
 ) -> float:
-    """Returns the softmax temperature with the lowest cross-entropy (Guo et al., 2017), between 0.2
-    and 5. The bounds keep a small validation set from making a judge too certain.
+    """Returns the softmax temperature, between 0.2 and 5, with the lowest cross-entropy (Guo et
+    al., 2017).
 
-    ``probabilities`` is a function from a temperature to the judge's probabilities [n, levels].
-    ``targets`` [n, levels] are the true probabilities. With two levels, ``targets`` may also be the
-    probabilities of the second level [n, 1].
+    Args:
+        probabilities: A function from a temperature to the judge's probabilities [n, levels].
+        targets: [n, levels] true probabilities. For two levels, [n, 1] of the second level.
     """
     if targets.shape[1] == 1:
         targets = np.hstack([1 - targets, targets])
@@ -81,11 +86,12 @@ def fit_temperature(
         chances = np.maximum(probabilities(float(np.exp(log_temperature))), 1e-9)
         return float(-(targets * np.log(chances)).sum(axis=1).mean())
 
+    # The bounds keep a small validation set from making a judge too certain.
     fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
     return float(np.exp(fitted.x))
 
 
-def fit_score_calibration(
+def fit_score_map(
     units: np.ndarray,
     targets: np.ndarray,
     method: str,
@@ -93,13 +99,17 @@ def fit_score_calibration(
     is_binary: bool,
     temperature: float | None = None,
 ) -> Calibration:
-    """Returns the calibration that maps the scores ``units`` [n] to the labels ``targets`` [n],
-    both on [0, 1].
+    """Returns the calibration that maps scores to labels.
 
-    ``method`` is ``temperature`` or ``isotonic``. ``is_binary`` says whether the dimension is
-    binary. ``temperature`` is the fitted temperature of a classifier, and None for a regression.
-    The calibration of a regression also has the standard deviation of the errors. If the dimension
-    is not binary, it has the margin of a 90% interval around the score too.
+    A regression's calibration also holds the spread of its errors and, unless binary, a 90%
+    interval.
+
+    Args:
+        units: [n] scores on [0, 1].
+        targets: [n] labels on [0, 1].
+        method: ``temperature`` or ``isotonic``.
+        is_binary: Whether the dimension is binary.
+        temperature: The fitted temperature of a classifier, None for a regression.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:
@@ -124,9 +134,16 @@ def _fit_binary_map(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:
-    """Returns two fields of the calibration of a binary dimension: ``isotonic``, a monotone map of
-    the scores ``units`` [n] to probabilities, and ``threshold``, the probability with the highest
-    F1. ``has_issue`` [n] are the true labels."""
+    """Returns two fields of the calibration of a binary dimension.
+
+    Args:
+        units: [n] scores.
+        has_issue: [n] true labels.
+
+    Returns:
+        ``isotonic``, a monotone map from scores to probabilities, and ``threshold``, the
+            probability with the highest F1.
+    """
     isotonic = fit_isotonic(units, has_issue)
     chances = map_isotonic(units, isotonic)
     levels = np.unique([0.0, *chances])

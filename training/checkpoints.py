@@ -31,12 +31,13 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns everything that decides the weights of a run. A checkpoint is resumed only by a run
-    with an equal record.
+    """Returns everything that decides the weights of a run, as one mapping. Only a run with an
+    equal record resumes a checkpoint.
 
-    The record has the settings in ``config`` on which the weights depend, and the rubric's
-    ``dimensions``. The rows, the base model, the prompt and the judge that training starts from are
-    in it as hashes. ``facts`` has one mapping for each data entry, with the hash of its rows.
+    Args:
+        config: The settings of the run, whose files count by their content.
+        dimensions: The dimensions of the rubric.
+        facts: One mapping for each data source, with the hash of its rows.
     """
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
@@ -59,9 +60,14 @@ def checkpoint_to_resume(
     folder: Path,
     record: Mapping[str, Any],
 ) -> Path | None:
-    """Returns the newest complete checkpoint in ``folder``, or None if there is none. ``record`` is
-    the ``run_record`` of the current run. Raises MedalError if the checkpoints are of a run with
-    another record."""
+    """Returns the newest complete checkpoint in ``folder``, or None if there is none.
+
+    Args:
+        record: The ``run_record`` of the current run.
+
+    Raises:
+        MedalError: The checkpoints are of a run with another record.
+    """
     checkpoints = list(folder.glob("checkpoint-*"))
     readable = [path for path in checkpoints if is_complete(path)]
     for path in set(checkpoints).difference(readable):
@@ -75,9 +81,8 @@ def checkpoint_to_resume(
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Returns whether ``checkpoint`` is complete. It is if trainer_state.json can be read, because
-    the Trainer writes that file last."""
-    try:
+    """Returns whether the Trainer finished writing ``checkpoint``."""
+    try:  # the Trainer writes this file last
         TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
     except (OSError, ValueError, TypeError):
         return False

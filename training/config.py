@@ -31,11 +31,14 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator that registers a family of judges, so that a run can train it. The
-    decorated function ``fit(rows, trainer)`` trains a judge of the family and returns it.
+    """Returns a decorator that registers a training function for a new family of judges.
 
-    ``kind`` is the class of the family's settings. ``judge`` is the class of the judges. A run
-    calls ``fit`` with its RunRows and a FamilyTrainer.
+    The decorated ``fit(rows, trainer)`` gets a RunRows and a FamilyTrainer, and returns the trained
+    judge.
+
+    Args:
+        kind: The class of the family's settings.
+        judge: The class of the judges.
     """
 
     def register(fit: Fit) -> Fit:
@@ -107,8 +110,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns the value of ``rescale`` for ``label``, the name of a label in the source.
-        Returns None if the declared scale is mapped linearly."""
+        """Returns the ``rescale`` of ``label``, a label of the source. None maps its declared scale
+        linearly."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale

@@ -15,9 +15,13 @@ def warnings_about_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns warnings about ``rows`` that teach or measure nothing about ``dimensions``, such as
-    rows without a label or test rows that are also validation rows. Each warning is a sentence
-    about one problem. It names the ids of the first three rows."""
+    """Returns warnings about rows that teach or measure nothing, such as ``2 test rows have no
+    label: a, b``.
+
+    Args:
+        rows: The training, validation and test rows of a run.
+        dimensions: The dimensions to learn.
+    """
     warnings: list[str] = []
     for fact in rows.facts:
         if not fact["rows"]:
@@ -26,7 +30,9 @@ def warnings_about_rows(
     repeated = [row for row in rows.test if row.dialogue.text_hash in validated]
     if repeated:
         count = len(repeated)
-        warnings.append(f"{count} test rows are validation rows: {_first_ids(repeated)}")
+        warnings.append(
+            f"{count} test rows are validation rows: {_first_ids(repeated)}"
+        )
     parts = {"training": rows.train, "validation": rows.validation, "test": rows.test}
     names = {dimension.name for dimension in dimensions}
     for part, examples in parts.items():
@@ -44,9 +50,13 @@ def _label_warnings(
     examples: Sequence[TrainingExample],
     name: str,
 ) -> Iterator[str]:
-    """Yields warnings about the labels of one dimension: if there is only one label, if all are
-    equal, or if equal dialogues have opposite labels. ``name`` is the dimension. ``part`` is the
-    part of the data that ``examples`` are from."""
+    """Yields warnings about the labels of one dimension, such as ``all 9 test labels of overall are
+    1``.
+
+    Args:
+        part: What ``examples`` are for: ``training``, ``validation`` or ``test``.
+        name: The dimension.
+    """
     labelled = [row for row in examples if name in row.human]
     values = {row.human[name] for row in labelled}
     if len(labelled) == 1:

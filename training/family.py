@@ -11,12 +11,12 @@ from medal_judges.training.config import TrainConfig
 
 @dataclass(frozen=True, slots=True)
 class FamilyTrainer:
-    """The settings with which a family trains a judge.
+    """What the training function of a family of judges gets beside the rows.
 
-    ``config`` holds the settings of the run, with the family's settings in ``config.model``.
-    ``dimensions`` are the dimensions to learn, those that have labels. ``overwrite`` says whether
-    to remove the checkpoints of an earlier run. A judge with a network is trained by
-    ``fit_by_steps`` (training/steps.py).
+    Attributes:
+        config: The settings of the run. The family's own are in ``config.model``.
+        dimensions: The dimensions to learn, each with labels.
+        overwrite: Whether to remove the checkpoints of an earlier run.
     """
 
     config: TrainConfig

@@ -36,17 +36,18 @@ def measure_agreement(
     rows: RunRows,
     config: TrainConfig,
 ) -> list[Record]:
-    """Returns records that say how well the scores of ``judge`` agree with the labels of the
-    validation and test ``rows``.
+    """Measures how well the scores of ``judge`` agree with people's labels of validation and test
+    rows.
 
-    There is a record for each part, source, dimension and language. If there are several languages,
-    another record is about all of them. ``value`` is Spearman's ρ, or AUC for a binary dimension.
-    ``low`` and ``high`` are the ends of its 95% interval, which holds for the chatbots in the rows.
-    If ``value`` is None, ``reason`` says why. ``n`` counts the labelled rows with a score, and
-    ``missed`` the labelled rows without one.
+    A generative judge scores only 200 rows of each part, drawn with the seed in ``config``.
 
-    A generative judge takes seconds for a dialogue. It scores only 200 rows of each part, drawn by
-    the seed in ``config``.
+    Args:
+        rows: The examples of the run.
+
+    Returns:
+        Records such as ``{"part": "test", "source": "rated.jsonl", "dimension": "overall", "lang":
+            "en", "metric": "spearmanr", "n": 180, "missed": 2, "value": 0.6, "low": 0.5, "high":
+            0.7}``. A ``reason`` explains a ``value`` of None.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 
@@ -81,8 +82,8 @@ def _to_labelled(
     example: TrainingExample,
     dimensions: Sequence[Dimension],
 ) -> LabelledDialogue:
-    """Returns ``example`` as a dialogue with people's ratings of ``dimensions``. Its new id is
-    ``id``, because several examples from one conversation can have the same id."""
+    """Returns ``example`` as a dialogue with people's ratings of ``dimensions`` and the new id
+    ``id``."""
     labels: dict[str, tuple[float | None, ...]] = {}
     scales: dict[str, Scale | None] = {}
     for dimension in dimensions:
@@ -93,6 +94,7 @@ def _to_labelled(
         if dimension.kind == "binary":
             labels[name] = (float(example.human[name] >= 0.5),)
             scales[name] = (0.0, 1.0)
+    # Several examples from one conversation can have the same id.
     dialogue = replace(example.dialogue, id=id)
     return LabelledDialogue(dialogue, labels, scales, group=example.group)
 
@@ -123,8 +125,7 @@ def _language_records(row: ResultRow) -> Iterator[Record]:
 
 def agreement_table(folder: Path) -> Table | None:
     """Returns a table of how well the judge in ``folder`` agrees with people. It has a line for
-    each held-out set and dimension, over all languages. Returns None if the run had no held-out
-    rows."""
+    each held-out set and dimension. Returns None without held-out rows."""
     records = pd.DataFrame(
         read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object
     )

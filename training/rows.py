@@ -34,9 +34,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrainingExample:
-    """One labelled dialogue. ``human`` maps a dimension to people's mean rating. ``targets`` maps a
-    dimension to the value to learn: a number on [0, 1], or a probability for each level [levels] if
-    the head is ordinal or a classifier. A dimension without a label is in neither."""
+    """One labelled dialogue to learn from or to test on.
+
+    Attributes:
+        source: The name of the data source.
+        targets: The value to learn by dimension, on [0, 1] or as probabilities [levels].
+        human: People's mean rating by dimension, usually on the scale of the source.
+        group: The conversation that it is from. A split never divides it.
+        comments: An annotator's words by dimension.
+    """
 
     dialogue: Dialogue
     source: str
@@ -44,14 +50,17 @@ class TrainingExample:
     # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
-    # An annotator's words by dimension.
     comments: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class RunRows:
-    """The examples of a run by part of the data. ``facts`` has one mapping for each data entry, for
-    the card. ``test`` examples may have no targets, because nothing learns from them."""
+    """The examples of a run, divided into training, validation and test.
+
+    Attributes:
+        facts: One mapping for each data source, for the judge's card.
+        test: Examples that may have no targets, because nothing learns from them.
+    """
 
     train: list[TrainingExample]
     validation: list[TrainingExample]
@@ -61,7 +70,12 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """The rows of one data ``entry`` that belong to one ``part`` of the data."""
+    """The rows of one data source for one part of a run.
+
+    Attributes:
+        part: ``train``, ``validation`` or ``test``.
+        entry: The settings of the source.
+    """
 
     part: str
     entry: DataEntry
@@ -69,9 +83,13 @@ class EntryRows:
 
 
 def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Loads the rows of all data entries of ``config``. If ``config.split`` is set, moves these
-    shares of the training rows to validation and test. Raises ConfigError if there are no training
-    rows, and LeakError if a dialogue is in both training and held-out rows."""
+    """Loads the rows of all data sources of ``config``, and splits them if ``config.split`` is set.
+
+    Raises:
+        ConfigError: There are no training rows, or a setting does not fit a source.
+        LeakError: A dialogue is in both training and held-out rows.
+        SourceError: A source cannot be read.
+    """
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
@@ -87,9 +105,17 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
 
 
 def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
-    """Loads all rows of a run and returns them as examples, with targets for ``dimensions``. Raises
-    ConfigError if the labels of an entry do not fit its settings, and the errors of
-    ``load_entries``."""
+    """Loads all rows of a run as training examples.
+
+    Args:
+        config: The settings of the run.
+        dimensions: The dimensions of the rubric, for which targets are made.
+
+    Raises:
+        ConfigError: There are no training rows, or a setting does not fit the labels.
+        LeakError: A dialogue is in both training and held-out rows.
+        SourceError: A source cannot be read.
+    """
     loaded = load_entries(config)
     by_level = config.model.distribution_dimensions()
     levels = {}
@@ -130,9 +156,8 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns facts about the entry ``loaded``, for data.json and the card. Among them are a hash
-    of its rows, their languages, the highest number of annotators of a row, and who labelled the
-    rows. A row without a language counts as ``unknown``."""
+    """Returns facts about the rows ``loaded`` from one source, such as their number, languages and
+    licence. The judge's card shows them."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -166,8 +191,8 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 
 def labeller_of(text: str) -> str:
-    """Returns who labelled rows, in words for the card. ``text`` is the signature of a judge or any
-    other name."""
+    """Returns who labelled rows, in words for the card. ``text`` is a judge's signature, such as
+    ``judge:length|seed:0``, or any other name."""
     signature = Signature.parse(text)
     model = signature.base or signature.judge
     if not signature.revision:
@@ -203,9 +228,16 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 def dimension_by_label(
     entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
-    """Returns a mapping from each label that ``entry`` uses to a dimension of the judge. ``labels``
-    are the names of the source's labels. Raises ConfigError if the entry names a label that is not
-    among them, or a dimension that is not in ``judge_dimensions``."""
+    """Maps each label that a data source provides to a dimension of the judge.
+
+    Args:
+        entry: The settings of the source.
+        labels: The names of the source's labels.
+        judge_dimensions: The names of the judge's dimensions.
+
+    Raises:
+        ConfigError: ``entry`` names an unknown label or dimension.
+    """
     dimensions = entry.dimensions
     if dimensions is None:
         return {name: name for name in judge_dimensions if name in labels}
@@ -228,9 +260,16 @@ def dimension_by_label(
 def fit_unit_map(
     entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
 ) -> UnitMap:
-    """Returns the map from ``label`` to [0, 1] that ``entry`` asks for. With ``rescale:
-    standardise`` the map is computed from the labels of ``rows``. Raises ConfigError if the scale
-    has no bounds, or if both bounds are equal."""
+    """Returns the map of a label to [0, 1] that the settings of its source ask for.
+
+    Args:
+        entry: The settings of the source.
+        rows: Rows of the source, from which ``rescale: standardise`` computes the map.
+        label: The name of the label.
+
+    Raises:
+        ConfigError: The label's scale has no bounds, or both are equal.
+    """
     bounds = entry.rescale_of(label)
     if bounds == "standardise":
         means = []
@@ -263,11 +302,13 @@ def to_example(
     maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
 ) -> TrainingExample:
-    """Converts ``row`` of ``entry`` to a training example.
+    """Converts ``row`` to a training example.
 
-    ``names`` maps a label to a dimension of the judge. ``maps`` has the map to [0, 1] of each
-    label. A label without a map gives a rating but no target. ``levels`` has the number of levels
-    of each dimension whose target is a probability for each level.
+    Args:
+        entry: The settings of the row's source.
+        names: The judge's dimension by label.
+        maps: The map to [0, 1] by label. A label without one gives no target.
+        levels: The number of levels of each dimension whose target is [levels] probabilities.
     """
     example = TrainingExample(
         row.dialogue, source_name(entry.source), {}, group=row.group
@@ -302,11 +343,16 @@ def to_example(
 def split_entries(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
-    """Moves training rows to validation and test, and returns the new entries. ``split`` has the
-    share of rows for each of the two parts. ``seed`` decides which rows move.
+    """Moves a share of the training rows to validation and test. A training row that nearly repeats
+    a moved row is left out.
 
-    A training row that nearly repeats a moved row is left out. Raises ConfigError if a source
-    already divides its rows into parts, or if a part gets no rows.
+    Args:
+        loaded: The rows of each source.
+        split: The share of each new part, such as ``{"test": 0.1}``.
+        seed: Decides which rows move.
+
+    Raises:
+        ConfigError: A source already divides its rows into parts, or a part gets no rows.
     """
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
@@ -338,10 +384,17 @@ def split_entries(
 def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
-    """Divides the training rows of one entry, and yields the rows for each part of the data.
-    ``shares`` are the shares of train, validation and test. ``seed`` decides which rows go where.
-    An entry of another part is yielded unchanged. Raises ConfigError if the source already divides
-    its rows into parts."""
+    """Divides the training rows of one source into parts, and yields each part. Other rows are
+    yielded unchanged.
+
+    Args:
+        entry_rows: The rows of the source.
+        shares: The shares of train, validation and test, such as ``(0.8, 0.1, 0.1)``.
+        seed: Decides which rows go where.
+
+    Raises:
+        ConfigError: The source already divides its rows into parts.
+    """
     if entry_rows.part != "train":
         yield entry_rows
         return
@@ -364,12 +417,16 @@ def split_entry(
 
 
 def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]:
-    """Returns the labelled rows of ``entry``, filtered and limited by its settings. ``part`` is the
-    part of the data that the rows are for. It decides which sentences are injected as issues.
-    ``seed`` draws the rows and the issues.
+    """Returns the labelled rows of one data source, filtered and limited by its settings.
 
-    Raises SourceError if the source cannot be read, and ConfigError for a setting that does not fit
-    the source.
+    Args:
+        entry: The settings of the source.
+        part: ``train``, ``validation`` or ``test``. Each gets other injected sentences.
+        seed: Draws the rows and the injected issues.
+
+    Raises:
+        SourceError: The source cannot be read and is not optional.
+        ConfigError: A setting does not fit the source.
     """
     reading = ReadingReport(strict=True)
     try:

@@ -33,12 +33,20 @@ logger = logging.getLogger(__name__)
 def train(
     config: str | Path, overrides: Sequence[str] = (), *, overwrite: bool = False
 ) -> Path:
-    """Trains a judge, saves it, and returns its folder, the ``output_dir`` of the config.
+    """Trains a judge, saves it and returns its folder. A stopped run resumes from its newest
+    checkpoint.
 
-    ``config`` is a YAML file or the name of a file in configs/train/. ``overrides`` are texts of
-    the form ``field=value``. A stopped run resumes from its newest checkpoint. With ``overwrite``
-    it starts from the beginning. Raises ConfigError for a wrong setting, and the errors of
-    ``train_judge``.
+    Args:
+        config: A YAML file, or the name of a file in configs/train/.
+        overrides: Changed settings, such as ``["seed=1"]``.
+        overwrite: Whether to start from the beginning instead of resuming.
+
+    Raises:
+        ConfigError: A setting is wrong, or the folder holds other files.
+        SourceError: A source of rows cannot be read.
+        LeakError: A dialogue is in both training and held-out rows.
+        JudgeLoadError: The saved judge gives other scores than the trained one.
+        MedalError: Another run writes to the folder.
 
     >>> from medal_judges import Judge, train
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
@@ -55,15 +63,17 @@ def train_judge(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Trains, calibrates, saves and checks the judge that ``config`` describes. Returns its folder.
-    ``overwrite`` first removes the checkpoints of an earlier run in that folder.
+    """Trains, calibrates, saves and checks the judge that ``config`` describes, and returns its
+    folder.
 
-    If the judge is trained by steps, all processes take part in the training. The main process does
-    everything after it, and trains other judges alone.
+    Args:
+        overwrite: Whether to remove the checkpoints of an earlier run first.
 
-    Raises LeakError if a dialogue is in both training and held-out rows. Raises JudgeLoadError if
-    the saved judge gives other scores than the trained one. Raises ConfigError if the folder has
-    files of anything but a training run. Raises MedalError if another run writes to the folder.
+    Raises:
+        ConfigError: A setting does not fit the rows, or the folder holds other files.
+        LeakError: A dialogue is in both training and held-out rows.
+        JudgeLoadError: The saved judge gives other scores than the trained one.
+        MedalError: Another run writes to the folder.
     """
     folder = Path(config.output_dir)
     if not (config.model.by_steps or is_main_process()):
@@ -90,19 +100,17 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns what the judge in ``folder`` records about its training rows, one dict for each data
-    set: source, hash, number of rows, and more. A judge trained from its weights has learnt from
-    those rows too, so the card of the new judge and the leak check of medal benchmark use them."""
+    """Returns what the judge in ``folder`` records about its training rows, one mapping for each
+    source. A judge that starts from its weights has learnt from these rows too."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raises ConfigError if ``folder`` has files and none of them comes from a training run. Saving
-    a judge there could replace them."""
+    """Raises ConfigError if ``folder`` has files and none of them comes from a training run."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
-    # A run that was stopped has only its checkpoints.
+    # Saving a judge could replace them. A run that was stopped has only its checkpoints.
     if names and {"judge.json", CHECKPOINTS}.isdisjoint(names):
         raise ConfigError(
             f"output_dir {folder} has files not of medal train: {', '.join(names[:5])}",
@@ -115,10 +123,16 @@ def learnable_dimensions(
     dimensions: Sequence[Dimension],
     rows: RunRows,
 ) -> list[Dimension]:
-    """Returns those of ``dimensions`` with at least one label in the training rows. If
-    ``config.only`` is set, returns only dimensions that it names. A head without labels would
-    answer at random. Raises ConfigError if no dimension is left, or if ``config`` names an unknown
-    dimension."""
+    """Returns the dimensions that have at least one label in the training rows.
+
+    Args:
+        config: The settings of the run. ``config.only``, if set, limits the result.
+        dimensions: The dimensions of the rubric.
+        rows: The examples of the run.
+
+    Raises:
+        ConfigError: No dimension is left, or ``config`` names an unknown one.
+    """
     require_known_dimensions(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
     selected = dimensions
@@ -164,9 +178,17 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves the trained ``judge`` with its settings and the facts about its rows. Then loads it
-    again and compares scores. ``warnings`` are sentences about ``rows`` for the card. Raises
-    JudgeLoadError if the loaded judge gives other scores."""
+    """Saves a trained judge, loads it again and compares scores.
+
+    Args:
+        config: The settings of the run.
+        judge: The trained judge.
+        rows: The examples of the run. Agreement is measured on validation and test rows.
+        warnings: Sentences about ``rows`` for the judge's card.
+
+    Raises:
+        JudgeLoadError: The loaded judge gives other scores.
+    """
     judge.facts["warnings"] = warnings
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}

@@ -27,11 +27,7 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.rows import RunRows
-from medal_judges.training.trainer import (
-    JudgeTrainer,
-    loading_whole_weights,
-    truncation_counts,
-)
+from medal_judges.training.trainer import JudgeTrainer, count_truncated, whole_weights
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +38,20 @@ def fit_by_steps(
     new_judge: Callable[..., Any],
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
-    """Trains a judge on ``rows`` on every process, and calibrates it on the validation rows.
-    Returns the judge on the main process, and None on the others.
+    """Trains a neural judge on ``rows`` and calibrates it on the validation rows. Every process
+    takes part.
 
-    ``trainer`` holds the settings and dimensions. ``new_judge`` is called with the settings, the
-    dimensions and the TrainingArguments, and returns an untrained judge. ``trainer_class`` is the
-    Trainer to use. Raises ConfigError for settings that contradict each other, and MedalError if
-    the checkpoints in the run's folder are of another run.
+    Args:
+        trainer: The settings and the dimensions to learn.
+        new_judge: Returns an untrained judge from (settings, dimensions, TrainingArguments).
+        trainer_class: The Trainer to use.
+
+    Returns:
+        The judge on the main process, None on the others.
+
+    Raises:
+        ConfigError: Settings contradict each other.
+        MedalError: The checkpoints in the run's folder are of another run.
     """
     config, dimensions = trainer.config, trainer.dimensions
     folder = Path(config.output_dir)
@@ -60,7 +63,7 @@ def fit_by_steps(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
-    with loading_whole_weights():
+    with whole_weights():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start_weights(judge, Path(config.start))
@@ -91,7 +94,7 @@ def fit_by_steps(
     if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts
         record["parts of the optimizer"] = f"{strategy}, {args.world_size} processes"
     checkpoint = checkpoint_to_resume(checkpoints, record)
-    lost = {part: truncation_counts(dataset) for part, dataset in datasets.items()}
+    lost = {part: count_truncated(dataset) for part, dataset in datasets.items()}
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
         warn_of_truncation(lost)
@@ -126,9 +129,15 @@ def make_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns a dataset of training rows and, if there are any, one of validation rows. They are
-    made by ``trainer_class.dataset`` for ``judge``. Token ids are cached in ``folder``, in files
-    whose names have a hash of ``record`` (``run_record``)."""
+    """Returns the tokenised dataset ``train`` and, if there are such rows, ``validation``.
+
+    Args:
+        trainer_class: Makes a dataset of examples with its function ``dataset``.
+        judge: The judge to train.
+        rows: The examples of the run.
+        folder: The folder of the cached token ids.
+        record: The ``run_record``, whose hash is in the names of the cache files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
     for part in ("train", "validation"):
@@ -141,7 +150,7 @@ def make_datasets(
 
 def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
     """Logs a warning if rows are longer than the judge can read. ``lost`` has the counts of
-    ``truncation_counts`` for each part of the data."""
+    ``count_truncated`` of each part."""
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
@@ -152,8 +161,8 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def close_process_group() -> None:
-    """Waits for all processes, then closes the process group. A model that is loaded later has all
-    of its weights in its process. While the group is open, ZeRO-3 would divide them."""
+    """Waits for all processes, then closes the process group. Until then, ZeRO-3 would divide a
+    newly loaded model among processes."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -166,8 +175,8 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies weights from the saved judge in ``folder`` into ``judge``. A weight is copied if both
-    judges have one with this name and shape. Raises ConfigError if there is none."""
+    """Copies weights of the same name and shape from the saved judge in ``folder`` into ``judge``.
+    Raises ConfigError if there is none."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)
@@ -189,6 +198,6 @@ def copy_start_weights(
 
 
 def _without_adapter_name(name: str) -> str:
-    """Returns the name of a weight without the adapter's name, as PEFT saves it.
-    ``lora_A.default.weight`` becomes ``lora_A.weight``."""
+    """Returns the ``name`` of a weight without its adapter's name: ``lora_A.default.weight``
+    becomes ``lora_A.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")

@@ -37,13 +37,22 @@ def tokenized_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns ``examples`` as a tokenised dataset for training ``judge``.
+    """Returns a tokenised dataset for training ``judge``, with a row for each of ``examples``.
 
-    The ``labels`` of a row are one list of numbers: the targets of all heads, then the number of
-    the row's source, then people's mean rating in each dimension. A missing label is NaN.
-    ``number`` is the index of the example. ``dropped`` and ``cut`` count the turns that are left
-    out or shortened because the dialogue is too long for the judge. Tokens are cached in the file
-    ``cache``. Raises ConfigError if there are no examples.
+    Args:
+        cache: The file in which tokens are cached.
+
+    Returns:
+        A dataset with these columns.
+            input_ids: The token ids.
+            length: The number of token ids.
+            labels: Targets of all heads, number of the source, mean ratings. NaN if missing.
+            number: The index of the example.
+            dropped: Turns left out because the dialogue is too long for the judge.
+            cut: Turns shortened for the same reason.
+
+    Raises:
+        ConfigError: There are no examples.
     """
     if not examples:
         raise ConfigError("give the dataset one example or more")
@@ -74,10 +83,12 @@ def tokenized_dataset(
     return Dataset.from_list(records).map(tokenised, batched=True, **cached)
 
 
-def truncation_counts(dataset: Dataset) -> dict[str, int]:
-    """Returns counts of the text in ``dataset`` that is too long for the judge. ``rows`` counts the
-    examples that lose text, ``truncated_turns`` the turns left out, and ``cut_turns`` the turns
-    shortened."""
+def count_truncated(dataset: Dataset) -> dict[str, int]:
+    """Counts what is too long for the judge in a tokenised ``dataset``.
+
+    Returns:
+        ``rows`` that lose text, ``truncated_turns`` left out and ``cut_turns`` shortened.
+    """
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
     rows = rows.drop_duplicates("number")
@@ -92,8 +103,8 @@ def example_targets(
     judge: SequenceJudge,
     example: TrainingExample,
 ) -> list[float]:
-    """Returns the targets of ``example`` for all heads of ``judge``, in one list. A missing label
-    is NaN."""
+    """Returns the targets of ``example`` for all heads of ``judge`` in one list, NaN for a missing
+    label."""
     targets: list[float] = []
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
@@ -119,18 +130,17 @@ class JudgeCollator:
 
 
 class JudgeTrainer(Trainer):
-    """A Trainer that trains the network of a judge in place. ``model`` is the judge.
+    """A Trainer of transformers that trains the network of a judge in place.
 
-    It takes the arguments of transformers' Trainer except ``compute_metrics`` and ``model_init``.
-    The method ``statistics`` replaces ``compute_metrics``. Without ``compute_loss_func`` the loss
-    comes from the judge's heads.
+    It takes the Trainer's arguments except ``model_init`` and ``compute_metrics``, which the method
+    ``statistics`` replaces. A loss must divide its sum over rows by ``num_items_in_batch``, the
+    number of examples in the whole step.
 
-    ``compute_loss_func`` is called with (outputs, labels, num_items_in_batch). ``outputs.logits``
-    [B, outputs] are the network's, and ``judge.split_logits`` divides them by dimension. It adds
-    0.5 to the logits of a regression, which puts them on [0, 1] like the targets. ``labels`` [B,
-    targets] are the targets. ``num_items_in_batch`` is the number of examples in the whole step. A
-    loss must divide its sum over rows by this number. Then an example has the same weight however a
-    step is divided into batches and processes.
+    Args:
+        model: The judge.
+        args: The training arguments.
+        compute_loss_func: A function with the arguments of ``judge_loss``, which is the default.
+        callbacks: Further callbacks.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(tokenized_dataset)
@@ -182,9 +192,8 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch from the network's ``outputs`` and the ``labels`` of the
-        dataset. Only the columns of ``labels`` that are targets are used. ``options`` are passed to
-        the loss function."""
+        """Returns the loss of a batch from the network's ``outputs`` and the target columns of
+        ``labels``. ``options`` are passed to the loss function."""
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
@@ -192,7 +201,7 @@ class JudgeTrainer(Trainer):
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
-        """Returns the function that makes a batch of rows."""
+        """Returns the function that makes a batch out of rows."""
         return JudgeCollator(self.judge.pad_id)
 
     def judge_loss(
@@ -201,8 +210,13 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        """Returns the sum of the losses of a batch's rows, divided by ``num_items_in_batch``, the
-        number of examples in the step. None divides by the number of rows in the batch."""
+        """Returns the summed loss of a batch, divided by the number of examples in the step.
+
+        Args:
+            outputs: The network's, with ``logits`` [B, outputs].
+            labels: [B, targets] targets.
+            num_items_in_batch: The number of examples in the step. None takes the batch's own.
+        """
         total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
             num_items_in_batch = len(labels)
@@ -255,9 +269,15 @@ class JudgeTrainer(Trainer):
     def statistics(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, float]:
-        """Returns how well the judge agrees with people on the rows in ``predicted``, the result of
-        an evaluation. The keys are ``spearman/DIMENSION``, or ``auc/DIMENSION`` for a binary head.
-        ``spearman`` and ``auc`` are the means over dimensions."""
+        """Returns how well the judge agrees with people on evaluated rows.
+
+        Args:
+            predicted: The logits and labels of the rows, from the Trainer.
+
+        Returns:
+            ``spearman/DIMENSION``, or ``auc/DIMENSION`` for a binary head, and their means
+                ``spearman`` and ``auc``.
+        """
         statistics: dict[str, float] = {}
         units = self.split_logits(predicted)
         # The last columns are the number of the source and the rating in each dimension.
@@ -270,8 +290,7 @@ class JudgeTrainer(Trainer):
         return with_means(statistics)
 
     def check_metric(self) -> None:
-        """Raises ConfigError if the argument ``metric_for_best_model`` names a metric that
-        validation does not compute."""
+        """Raises ConfigError if ``metric_for_best_model`` is no metric that validation computes."""
         metric = self.args.metric_for_best_model
         names = {"loss"}
         for head in self.judge.heads if self.measures else ():
@@ -284,8 +303,8 @@ class JudgeTrainer(Trainer):
             )
 
     def step_of_weights(self) -> int:
-        """Returns the number of the step whose weights the judge has after training. It is the best
-        step if ``load_best_model_at_end`` is set, or the last one."""
+        """Returns the step whose weights the trained judge has: the best with
+        ``load_best_model_at_end``, otherwise the last."""
         state = self.state
         if self.args.load_best_model_at_end and state.best_model_checkpoint:
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
@@ -294,8 +313,8 @@ class JudgeTrainer(Trainer):
     def split_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] in ``predicted`` by dimension. The logits of a regression
-        are moved to [0, 1]."""
+        """Returns the logits [n, outputs] in ``predicted`` by dimension. A regression's are moved
+        to [0, 1]."""
         return self.judge.split_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -305,8 +324,8 @@ class JudgeTrainer(Trainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits the calibration of the judge on the rows of ``dataset``. ``method`` is the training
-        setting ``calibration``. Every process must call this method."""
+        """Fits the judge's calibration on ``dataset`` by ``method``, such as ``isotonic``. Every
+        process must call this method."""
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.split_logits(predicted), 0
         self.judge.calibration = {}
@@ -332,16 +351,15 @@ class JudgeTrainer(Trainer):
         return "ddp" if kind.startswith("multi") else kind
 
     def trained_judge(self) -> SequenceJudge:
-        """Returns the trained judge with all of its weights in one process. Every process must call
-        this method, and only the main process may use the result. It is the same object as the
-        judge that was passed in, except for a generative LoRA judge."""
+        """Returns the trained judge with all of its weights in this process. Every process must
+        call this method, and only the main process may use the result."""
         is_sharded = self.strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
-            with loading_whole_weights():
+            with whole_weights():
                 network = self.judge.new_network(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
@@ -358,10 +376,9 @@ class JudgeTrainer(Trainer):
 
 
 @contextmanager
-def loading_whole_weights() -> Iterator[None]:
-    """Makes models load with all of their weights on every process, until the context ends. Under
-    ZeRO-3 transformers would load only a part of them on each process, and a new head could not be
-    initialised as a whole."""
+def whole_weights() -> Iterator[None]:
+    """Makes models load with all of their weights until the context ends. Under ZeRO-3,
+    transformers would load only a part on each process."""
     from transformers.integrations import deepspeed as integration
 
     config = integration._hf_deepspeed_config_weak_ref
@@ -372,17 +389,16 @@ def loading_whole_weights() -> Iterator[None]:
         integration._hf_deepspeed_config_weak_ref = config
 
 
-LARGE = 1_000_000_000  # parameters
+LARGE = 1_000_000_000  # parameters: in fp32 a CPU takes minutes for a dialogue
 
 
 def is_large(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` has a billion parameters or more. In fp32 such a network takes
-    minutes for a dialogue on a CPU."""
+    """Returns whether ``network`` has a billion parameters or more."""
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
 def has_16bit_weights(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` has weights in 16 bits. Returns False for a quantised network."""
+    """Returns whether ``network`` has weights in 16 bits and is not quantised."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
@@ -398,8 +414,7 @@ def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
 
 
 class StopAtNaN(TrainerCallback):
-    """A callback that stops a run whose loss is not finite, before useless weights replace a
-    checkpoint."""
+    """A callback that stops a run whose loss is not finite."""
 
     def on_log(
         self,
@@ -409,7 +424,7 @@ class StopAtNaN(TrainerCallback):
         logs: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Raises MedalError if ``logs`` hold a loss that is not finite. ``args``, ``state`` and
+        """Raises MedalError if a loss in ``logs`` is not finite. ``args``, ``state`` and
         ``control`` come from the Trainer."""
         for name in ("loss", "eval_loss"):
             value = (logs or {}).get(name)

@@ -16,13 +16,18 @@ def agreement(
     sources: np.ndarray,
     is_binary: bool,
 ) -> dict[str, float]:
-    """Returns how well the judge's scores agree with people's ratings on the dimension ``name``.
-    The key of the result is ``spearman/NAME``, or ``auc/NAME`` if ``is_binary``.
+    """Returns how well a judge's scores agree with people's ratings, such as ``{"spearman/overall":
+    0.6}``.
 
-    ``human`` [n] are people's mean ratings, NaN for a row without one. ``scores`` [n] are the
-    judge's. ``sources`` [n] says which source a row is from. The value is the mean over sources. A
-    source whose ratings or scores are all equal has no value. If no source has one, the result is
-    empty.
+    The value is the mean over sources. The result is empty if no source has two different ratings
+    and scores.
+
+    Args:
+        name: The dimension.
+        human: [n] people's mean ratings, NaN if missing.
+        scores: [n] the judge's scores.
+        sources: [n] the source of each row.
+        is_binary: Whether to compute AUC (``auc/overall``) instead of Spearman's ρ.
     """
     values = []
     for source in np.unique(sources):
@@ -44,8 +49,7 @@ def agreement(
 
 
 def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` with two entries added: ``spearman`` and ``auc``, each the mean over
-    all dimensions that have this statistic."""
+    """Returns ``statistics`` with the means over dimensions ``spearman`` and ``auc`` added."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -91,13 +91,17 @@ def _malformed_error(problems: Mapping[str, str]) -> HTTPException:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Returns the body of ``request``.
+    """Returns the body of ``request``, which must be JSON.
 
-    Raises HTTPException with status 413 for more than ``limit`` bytes, and with 408 for a body that
-    does not arrive in time. The content type must be JSON, or the status is 415. A browser would
-    let a page of another site send other types without asking this server first.
+    Args:
+        limit: The maximum size in bytes.
+
+    Raises:
+        HTTPException: The content type is not JSON (415), or the body is too large (413) or too
+            slow (408).
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    # A browser lets a page of another site send other types without asking this server.
     if media_type.lower() != "application/json":
         raise HTTPException(415, "expected Content-Type: application/json")
     body = bytearray()
@@ -119,12 +123,15 @@ async def read_body(request: Request, limit: int) -> bytes:
 def parse_rows(
     rows: list[dict[str, Any]], limit: int, changes: Counter[str]
 ) -> list[Dialogue]:
-    """Returns the dialogues in ``rows``, the JSON objects of a request. ``limit`` is the highest
-    number of turns of all dialogues together. Parts of messages that a judge cannot read are
-    counted in ``changes``, by kind.
+    """Returns the dialogues in the JSON objects of a request.
 
-    Raises HTTPException with status 413 for too many turns, and with 422 for a malformed row. The
-    turns are counted before a row is parsed.
+    Args:
+        rows: The JSON objects.
+        limit: The maximum number of turns of all dialogues together.
+        changes: Gets counts, by kind, of message parts that a judge cannot read.
+
+    Raises:
+        HTTPException: There are too many turns (413), or a row is malformed (422).
     """
     _check_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
@@ -181,9 +188,12 @@ class ScoreService:
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to ``request``. If the client disconnects or the time is over,
-        dialogues of the request that still wait in the queue are not scored. Raises HTTPException
-        for a refused request, and with status 503 if there is no answer in time."""
+        """Returns the answer to ``request``. When the client leaves or time is up, its waiting
+        dialogues are not scored.
+
+        Raises:
+            HTTPException: The request is refused, or has no answer in time (503).
+        """
         content = await read_body(request, self.limits.max_body << 20)
 
         async def wait_for_departure() -> None:
@@ -253,15 +263,15 @@ class ScoreService:
 def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
     """Returns the web application of ``service``, and starts the thread of its judge.
 
-    Clients must send ``token``, unless it is None. If ``host`` is not None, a request must name it
-    or the local machine in its Host header. This refuses a web page whose domain name was pointed
-    at 127.0.0.1.
+    Args:
+        token: What clients must send, or None.
+        host: The only name, beside the local machine's, that requests may address. None allows any.
     """
     judge, worker = service.judge, service.worker
     worker.thread.start()
     metrics = ServeMetrics(worker)
     app = FastAPI(title="medal_judges", docs_url=None, redoc_url=None, openapi_url=None)
-    if host is not None:
+    if host is not None:  # or a page whose domain points at 127.0.0.1 could ask
         hosts = ["localhost", "127.0.0.1", host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
 

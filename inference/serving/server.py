@@ -23,9 +23,15 @@ _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
 def token_from_environment(host: str) -> str | None:
-    """Returns the token that clients must send, from the environment variable MEDAL_JUDGES_TOKEN.
-    Returns None if the variable is not set. Raises ConfigError if the token is too short, or if
-    there is none although other machines can reach ``host``. Errors do not show the token."""
+    """Returns the token that clients must send, from $MEDAL_JUDGES_TOKEN, or None if it is not set.
+
+    Args:
+        host: The address at which the server listens.
+
+    Raises:
+        ConfigError: The token is too short or not ASCII, or is missing and other machines reach
+            ``host``.
+    """
     token = os.environ.get(TOKEN_VARIABLE)
     hint = f"Type: export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None and not is_loopback(host):
@@ -59,12 +65,18 @@ def serve(
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serves ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT. Port 0 means any free
-    port. Clients must send ``token``, unless it is None. ``limits`` sets the limits of requests and
-    of the queue.
+    """Serves ``judge`` over HTTP until SIGTERM or SIGINT. Accepted requests then have 30 seconds to
+    finish.
 
-    Calls ``ready`` with the server's address when the server accepts connections. At the end,
-    accepted requests have 30 seconds to finish. Raises MedalError if the port is in use.
+    Args:
+        host: The address at which to listen.
+        port: The port. 0 means any free port.
+        token: What clients must send, or None.
+        limits: The limits of requests and of the queue.
+        ready: Called with the server's URL once it accepts connections.
+
+    Raises:
+        MedalError: The port is in use.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -24,24 +24,32 @@ _ROWS = 64  # dialogues of several requests that are scored together
 
 @dataclass(frozen=True, slots=True)
 class ServedRow:
-    """A dialogue in the queue. ``options`` says how to score it. ``answer`` is the future of its
-    judgements."""
+    """A dialogue in the queue of a server.
+
+    Attributes:
+        options: How to score it.
+        answer: The future of its judgements.
+    """
 
     dialogue: Dialogue
     options: Any
     answer: asyncio.Future[list[Judgement]]
 
     def settle(self, judgements: list[Judgement]) -> None:
-        """Sets ``judgements`` as the result of ``answer``, unless it already has one. Must run in
-        the event loop of the server."""
+        """Sets ``judgements`` as the result of ``answer``, unless it has one. Must run in the
+        server's event loop."""
         if not self.answer.done():
             self.answer.set_result(judgements)
 
 
 class JudgeWorker:
-    """A thread that scores the dialogues in ``queue`` in the order of their arrival. ``judged``
-    counts the dialogues scored so far. ``pace`` is the recent mean number of seconds for a
-    dialogue."""
+    """A thread that scores the dialogues of a server in the order of their arrival.
+
+    Attributes:
+        queue: The dialogues that wait.
+        judged: The number of dialogues scored so far.
+        pace: The recent mean number of seconds for a dialogue.
+    """
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
@@ -78,8 +86,7 @@ class JudgeWorker:
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
         """Returns the judgements of each of ``dialogues``, scored with ``options``. If the judge
-        fails on them together, each dialogue is tried alone. A dialogue on which the judge still
-        fails gets judgements without scores, which state the reason."""
+        fails on a dialogue, its judgements have no scores and state the reason."""
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []

@@ -13,7 +13,7 @@ from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.families.lora import answer_dataset
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.trainer import tokenized_dataset, truncation_counts
+from medal_judges.training.trainer import count_truncated, tokenized_dataset
 
 from ..talks import talk
 
@@ -49,7 +49,7 @@ def test_rows_beyond_the_window_are_counted_as_in_scoring(
     else:
         lora = LoraConfig(base=str(tiny_llama), peft={"r": 4}, max_tokens=90)
         judge = LoraJudge.create(lora, DIMENSIONS)
-    lost = truncation_counts(tokenized_dataset(judge, EXAMPLES))
+    lost = count_truncated(tokenized_dataset(judge, EXAMPLES))
     assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1}
     assert lost == counts_of_scoring(judge)
 
@@ -67,7 +67,7 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     config = LoraConfig(**settings)  # type: ignore[arg-type]
     judge = GenerativeLoraJudge.create(config, DIMENSIONS, name="w", rubric="medal")
     data = answer_dataset(judge, EXAMPLES)
-    lost = truncation_counts(data)
+    lost = count_truncated(data)
     assert lost == counts_of_scoring(judge)
     assert lost["rows"] == 1
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]

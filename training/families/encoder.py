@@ -21,14 +21,14 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> EncoderJudge:
-    """Returns an untrained judge, the pretrained base with new heads for ``dimensions``. ``config``
-    are the settings of the run. ``args`` are the training arguments."""
+    """Returns an untrained judge: the pretrained base with new heads for ``dimensions``. ``config``
+    has the settings of the run and ``args`` the training arguments."""
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains a judge with transformers' Trainer on ``rows``. ``trainer`` holds the settings.
-    Returns the judge on the main process, and None on the others."""
+    """Trains an encoder judge on ``rows`` with the settings in ``trainer``. Returns the judge on
+    the main process, and None on the others."""
     return fit_by_steps(rows, trainer, new_judge)

@@ -28,11 +28,7 @@ from medal_judges.models.linear.reader import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import (
-    MIN_ROWS,
-    fit_score_calibration,
-    fit_temperature,
-)
+from medal_judges.training.calibration import MIN_ROWS, fit_score_map, fit_temperature
 from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import fit_head
 from medal_judges.training.family import FamilyTrainer
@@ -70,11 +66,13 @@ def check_grid(model: LinearConfig) -> None:
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
-    """Trains a linear judge on ``rows``. ``trainer`` holds its settings and dimensions.
+    """Trains a linear judge on ``rows``, with the settings and dimensions in ``trainer``.
 
-    The settings of each head are chosen on validation rows. If there are none, cross-validation on
-    the training rows chooses them. The heads are then fitted on the training rows. Raises
-    ConfigError for a grid with a wrong key, and for labels that a head cannot learn (``fit_head``).
+    Settings of a head are chosen on validation rows, or by cross-validation if there are none.
+
+    Raises:
+        ConfigError: The grid has a wrong key, labels cannot be learnt, or cross-validation has too
+            few groups.
     """
     config = trainer.config
     model = config.model
@@ -100,9 +98,16 @@ def prepare_search(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Prepares the choice of the heads' settings: fits the reader of ``judge`` on ``train``, and
-    computes the features of all rows. ``validation`` are the rows on which settings are chosen.
-    ``seed`` divides the rows into folds."""
+    """Fits the reader of ``judge`` on the training rows, and computes the features of all rows.
+
+    Args:
+        train: The training rows.
+        validation: The rows on which settings are chosen. May be empty.
+        seed: Divides the rows into folds.
+
+    Returns:
+        The search for the settings of the heads.
+    """
     reader, examples = judge.reader, [*train, *validation]
     readings = _read_turns(judge, examples)
     reader.scale = fit_scale(reader, train, readings)
@@ -130,9 +135,11 @@ def prepare_search(
     return Search(reader, examples, columns, folds, seed)
 
 
-def _read_turns(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
-    """Returns the reading of each example: the vectors and features of its turns. Each distinct
-    text is encoded once."""
+def _read_turns(
+    judge: LinearJudge, examples: Sequence[TrainingExample]
+) -> list[TurnReading]:
+    """Returns the vectors and features of the turns of each of ``examples``. Each distinct text is
+    encoded once."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
@@ -147,12 +154,15 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[TurnReading],
 ) -> TurnScale:
-    """Returns what standardises turns: for each role, the mean and standard deviation of each
-    feature and the mean of the turns' vectors.
+    """Returns what standardises turns of each role: the mean and deviation of each feature, and the
+    mean vector.
 
-    ``readings`` has the reading of each row of ``train``, in order. Any readings after these are
-    ignored. Each source has the same weight. With ``reading: answers``, the statistics of features
-    leave out a turn that lacks earlier turns to be compared with, such as a first answer.
+    Each source of dialogues has the same weight.
+
+    Args:
+        reader: The reader that computed ``readings``.
+        train: The training rows.
+        readings: The turns of each row of ``train``. Further ones are ignored.
     """
     scale = TurnScale.neutral(len(reader.config.feature_names), reader.turn_width)
     is_similarity = np.isin(reader.config.feature_names, SIMILARITY_NAMES)
@@ -187,14 +197,16 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 def make_folds(
     examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
-    """Returns the folds on which settings are chosen. Each is a pair of row numbers: the rows to
-    fit on, and the rows to measure on.
+    """Returns the folds on which settings are chosen, pairs of the rows to fit on and the rows to
+    measure on.
 
-    The first ``train`` examples are training rows, the others are validation rows. With validation
-    rows there is one fold. Without them, ``fold_by`` of ``model`` says how the training rows are
-    divided: into five folds, which never divide a group of rows, or into one fold for each chatbot.
-    ``seed`` decides which groups are in which fold. The list is empty if there is only one group or
-    chatbot.
+    With validation rows there is one fold. The list is empty if there is only one group or chatbot.
+
+    Args:
+        examples: The training rows, then the validation rows.
+        train: The number of training rows.
+        model: The settings. ``fold_by`` keeps the rows of a group or of a chatbot together.
+        seed: Decides which groups are in which fold.
     """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
@@ -219,11 +231,14 @@ def make_folds(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the settings of each dimension's head. The best settings are those whose scores
-    agree most with people's ratings of held-out rows.
+    """A search for the settings of each head that agree most with people on held-out rows.
 
-    ``columns`` [n, C] are the features that ``reader`` computed for the n ``examples``. ``folds``
-    are the pairs of row numbers that ``make_folds`` returns. ``seed`` seeds the fit of an MLP.
+    Attributes:
+        reader: The reader that computed ``columns``.
+        examples: The n labelled dialogues.
+        columns: [n, C] features of the examples.
+        folds: Pairs of row numbers, from ``make_folds``.
+        seed: Seeds the fit of an MLP.
     """
 
     reader: DialogueReader
@@ -237,8 +252,8 @@ class Search:
         return self.reader.config
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
-        """Returns the settings to try for the head of ``dimension``: every combination of the
-        values in its grid."""
+        """Returns the settings to try for the head of ``dimension``, such as ``[{"alpha": 0.1,
+        "share": 1.0}, ...]``."""
         head = self.config.head_name(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
@@ -250,8 +265,8 @@ class Search:
         return list(ParameterGrid(grid))
 
     def best_settings(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the settings whose scores agree most with people on ``dimension``. Of equally
-        good settings, the first in the grid wins."""
+        """Returns the settings whose scores agree most with people on ``dimension``. Raises
+        ConfigError if there is a choice but no fold."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -266,26 +281,28 @@ class Search:
         return grid[best]
 
     def measure(self, dimension: Dimension, settings: Mapping[str, Any]) -> float:
-        """Returns how well the scores of heads with ``settings`` agree with people on
-        ``dimension``. The measure is Spearman's ρ, or AUC for a binary dimension.
+        """Returns how well heads with ``settings`` agree with people on ``dimension``, by
+        Spearman's ρ, or AUC for a binary dimension.
 
-        Each fold has a head of its own, which scores the rows that are held out. The result is the
-        mean over folds and sources, or NaN if no fold has a value. A negative ρ counts as bad,
-        however strong it is (ORALIS tunes for positive correlation).
-        """
+        The result is the mean over folds and sources. It is NaN if no fold has a value."""
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.fit_head(train, dimension, settings)
             units = head.unit_scores(self.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
+        # A negative ρ counts as bad, however strong (ORALIS tunes for positive correlation).
         return float(np.mean(values)) if values else np.nan
 
     def agreement(
         self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
-        """Returns how well scores agree with people on ``dimension``, by the name of the statistic.
-        ``rows`` [k] are the numbers of the scored examples. ``units`` [k] are their scores on [0,
-        1]."""
+        """Returns how well scores agree with people on ``dimension``, such as
+        ``{"spearman/overall": 0.6}``.
+
+        Args:
+            units: [k] scores on [0, 1].
+            rows: [k] numbers of the scored examples.
+        """
         name = dimension.name
         examples = [self.examples[row] for row in rows]
         human = [example.human.get(name, np.nan) for example in examples]
@@ -296,7 +313,7 @@ class Search:
     def fit_head(
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
-        """Returns a head for ``dimension`` with ``settings``. It is fitted on the examples with the
+        """Returns a head for ``dimension`` with ``settings``, fitted on the examples with the
         numbers ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
@@ -305,12 +322,15 @@ class Search:
     def fit_calibration(
         self, dimension: Dimension, settings: Mapping[str, Any], method: str
     ) -> Calibration | None:
-        """Returns the calibration of ``dimension``, fitted by ``method`` (``temperature``,
-        ``isotonic`` or ``none``). It is fitted on scores of held-out rows, by heads with
-        ``settings`` that were not fitted on those rows.
+        """Returns the calibration of ``dimension``, fitted on scores of held-out rows by heads with
+        ``settings``.
 
-        Returns None if ``method`` is ``none`` or if fewer than 20 held-out rows have a label. An
-        MLP classifier is calibrated only by ``isotonic``.
+        Args:
+            method: ``temperature``, ``isotonic`` or ``none``. An MLP classifier supports only
+                ``isotonic``.
+
+        Returns:
+            None if no method applies or fewer than 20 held-out rows have a label.
         """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:
@@ -332,7 +352,7 @@ class Search:
 
             temperature = fit_temperature(probabilities, ratings[:, None])
             units = probabilities(temperature)[:, 1]
-        return fit_score_calibration(
+        return fit_score_map(
             units,
             ratings,
             method,
@@ -343,8 +363,8 @@ class Search:
     def _score_held_out(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
-        """Returns the scores [k] of the labelled held-out rows and the labels [k] of these rows,
-        both on [0, 1]. A row is scored by a head that was not fitted on it."""
+        """Returns the scores [k] and labels [k] of the labelled held-out rows, both on [0, 1]. A
+        row is scored by a head that was not fitted on it."""
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
         scores, labelled = [], []

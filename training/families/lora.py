@@ -33,9 +33,8 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains a judge with transformers' Trainer on ``rows``. ``trainer`` holds the settings, which
-    say whether the judge has a score head or writes answers. Returns the judge on the main process,
-    and None on the others."""
+    """Trains a LoRA judge, with a score head or with written answers, on ``rows``. ``trainer``
+    holds the settings. Returns the judge on the main process, and None on the others."""
     if trainer.config.model.head == "generative":
         return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
     return fit_by_steps(rows, trainer, new_judge)
@@ -46,9 +45,8 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
-    """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters. It also
-    has new heads, unless it writes answers. ``config`` holds the settings of the run. ``args`` are
-    the training arguments."""
+    """Returns an untrained judge of ``dimensions``, the pretrained base with new adapters.
+    ``config`` has the settings of the run and ``args`` the training arguments."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -65,12 +63,19 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a dataset with a row for each prompt of ``judge`` about ``examples``. An example
-    whose last turn fits into no prompt has no row, because the judge could not score it.
+    """Returns a training dataset with a row for each prompt of a generative ``judge`` about
+    ``examples``.
 
-    A row has ``input_ids``, the token ids of the prompt and the answer, and ``start``, the index of
-    the answer's first token. ``number`` is the index of the example. ``dropped`` and ``cut`` count
-    the example's turns that the prompt leaves out or shortens. ``cache`` is ignored.
+    An example whose last turn fits into no prompt has no row. ``cache`` is ignored.
+
+    Returns:
+        A dataset with these columns.
+            input_ids: The token ids of the prompt and the answer.
+            start: The index of the answer's first token.
+            length: The number of token ids.
+            number: The index of the example.
+            dropped: Turns that the prompt leaves out.
+            cut: Turns that the prompt shortens.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -101,9 +106,15 @@ def _prompt_answer_pairs(
     request: ScoreRequest,
     example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
-    """Returns a pair of token ids (prompt, answer) for each question of ``judge`` whose dimensions
-    all have a label in ``example``. ``request`` holds the dialogue of ``example``. Raises
-    ConfigError if the example has labels, but not all labels of any question."""
+    """Returns the token ids (prompt, answer) of each question about ``example``.
+
+    Args:
+        judge: The generative judge that asks the questions.
+        request: The dialogue of ``example``.
+
+    Raises:
+        ConfigError: The example has labels, but no question has all of its labels.
+    """
     units: dict[str, float] = {}
     lacking = []
     for dimension in judge.dimensions:
@@ -125,12 +136,12 @@ def _prompt_answer_pairs(
 
 
 class AnswerCollator(JudgeCollator):
-    """A collator that makes a batch of B rows, each a prompt with its answer, padded to the length
-    T.
+    """A collator that pads prompts with their answers to a batch of B rows and T tokens.
 
-    ``input_ids`` and ``attention_mask`` have the shape [B, T]. ``logits_to_keep`` [P] are the
-    positions that are followed by a token of an answer, in one row or more. ``labels`` [B, P] are
-    the following tokens. A label is -1 where the row itself has no answer token.
+    A batch has these keys.
+        input_ids, attention_mask: [B, T].
+        logits_to_keep: [P] positions before an answer token of any row.
+        labels: [B, P] the tokens after these positions, -1 outside a row's answer.
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -150,10 +161,10 @@ class AnswerCollator(JudgeCollator):
 
 class AnswerTrainer(JudgeTrainer):
     """A trainer for a generative judge, on the tokens of its answers. Validation measures the loss
-    alone, because writing the answers would take longer than the training."""
+    alone."""
 
     dataset = staticmethod(answer_dataset)
-    measures = False
+    measures = False  # writing the answers would take longer than the training
 
     def collator(self) -> AnswerCollator:
         return AnswerCollator(int(self.judge.tokenizer.pad_token_id or 0))
@@ -166,9 +177,12 @@ class AnswerTrainer(JudgeTrainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the loss of each row [B]: the mean cross-entropy over the tokens of its answer.
-        So a long answer has the same weight as a short one. ``logits`` have the shape [B, P,
-        vocabulary]. ``targets`` [B, P] are token ids, and -1 where there is no answer token."""
+        """Returns the loss of each row [B], the mean cross-entropy of its answer tokens.
+
+        Args:
+            logits: [B, P, vocabulary].
+            targets: [B, P] token ids, -1 where there is no answer token.
+        """
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
             targets,
@@ -183,5 +197,5 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Does nothing. A generative judge writes its numbers, which need no calibration.
-        ``dataset`` and ``method`` are ignored."""
+        """Does nothing, because a generative judge writes its numbers. ``dataset`` and ``method``
+        are ignored."""

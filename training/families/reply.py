@@ -29,8 +29,8 @@ _LEAST = 2  # answers: a model cannot learn from one
 
 
 def half_of(group: str, seed: int) -> int:
-    """Returns the number (0 or 1) of the half that all dialogues of ``group`` belong to. Another
-    ``seed`` gives other halves."""
+    """Returns which half (0 or 1) the conversation ``group`` belongs to. Another ``seed`` gives
+    other halves."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -41,12 +41,20 @@ def fit_reactions(
     seed: int,
     budget: int,
 ) -> Reactions:
-    """Trains the two reply models on ``examples``. Returns the models, with the vectors of the
-    positive and negative reactions in the settings.
+    """Trains two models of the user's next turn, each on one half of the dialogues.
 
-    ``readings`` hold the vectors of the turns of each example, computed by ``reader``. ``seed``
-    divides the dialogues into halves. ``budget`` is the maximum number of tokens in a batch of
-    texts to encode. Raises ConfigError if in one half fewer than two assistant turns have a reply.
+    Args:
+        reader: The reader that computed ``readings``.
+        examples: The training dialogues.
+        readings: The vectors of the turns of each example.
+        seed: Divides the dialogues into halves.
+        budget: The maximum number of tokens in a batch of texts to encode.
+
+    Returns:
+        The models, with the vectors of the positive and negative reactions in the settings.
+
+    Raises:
+        ConfigError: In one half, fewer than two assistant turns have a reply.
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
@@ -85,11 +93,17 @@ def fit_reactions(
 def _reply_examples(
     reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
-    """Returns six tensors with a row for each assistant turn that a user replied to. The opening
-    turn is left out. The tensors are the vectors of the turn, of the turn before it and of earlier
-    turns, the turn's measures, the vector of the reply, and the text number of the reply.
+    """Returns training rows of a reply model, one for each assistant turn that a user replied to.
+    The opening turn is left out.
 
-    ``numbers`` [T] has the text number of each turn. Equal texts have one number.
+    Args:
+        reader: Standardises the measures of turns.
+        reading: The vectors and measures of a dialogue's turns.
+        numbers: [T] the text number of each turn. Equal texts have one number.
+
+    Returns:
+        Six tensors, with the vectors of the turn, of the turn before and of earlier turns, the
+            turn's measures, the vector of the reply, and the reply's text number.
     """
     roles = reading.roles
     # Neither the opening turn nor the last one.
@@ -109,9 +123,12 @@ def _reply_examples(
 def train_reply_model(
     model: ReplyModel, pairs: Sequence[Tensor], generator: torch.Generator
 ) -> None:
-    """Trains ``model`` in place. ``pairs`` are the six tensors of ``_reply_examples``. The loss is a
-    symmetric InfoNCE: the other replies of a batch are the negatives, except those with the same
-    text. ``generator`` shuffles the rows."""
+    """Trains ``model`` in place to tell the user's reply from other replies.
+
+    Args:
+        pairs: The six tensors of ``_reply_examples``, over all dialogues.
+        generator: The source of the shuffling and the noise.
+    """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LEARNING_RATE, weight_decay=0.05
     )
@@ -135,6 +152,7 @@ def train_reply_model(
                 @ model.project_turns(noisy(following)).T
                 * model.log_sharpness.exp()
             )
+            # A symmetric InfoNCE: other replies of the batch are negatives, unless equal.
             is_equal = (number[:, None] == number[None, :]).fill_diagonal_(False)
             scores = scores.masked_fill(is_equal, -1e4)
             target = torch.arange(len(rows))

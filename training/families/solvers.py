@@ -23,9 +23,14 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(slots=True)
 class Labelled:
-    """The n rows that have a label of one dimension. ``x`` [n, C] are their features, ``y`` [n]
-    their labels on [0, 1], and ``sources`` [n] the names of their sources. ``weights`` [n] give
-    every source the same total weight."""
+    """Features and labels of the n rows that have a label of one dimension.
+
+    Attributes:
+        x: [n, C] features.
+        y: [n] labels on [0, 1].
+        sources: [n] names of the rows' sources.
+        weights: [n] weights that give every source the same total.
+    """
 
     x: Floats
     y: Floats
@@ -66,11 +71,18 @@ def fit_head(
     settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
-    """Returns the head of ``dimension``, fitted on the ``examples`` that have a label of it.
+    """Returns the output head of one dimension, fitted on the examples that have a label of it.
 
-    ``columns`` [n, C] are the features that ``reader`` computed for the examples. ``settings`` is
-    one combination of the values in the grid (LinearConfig). ``seed`` seeds the fit of an MLP.
-    Raises ConfigError if no example has a label. A logistic head also needs two different labels.
+    Args:
+        reader: The reader that computed ``columns``.
+        columns: [n, C] features of the examples.
+        examples: The n labelled dialogues.
+        dimension: The dimension to learn.
+        settings: Values for the solver, such as ``{"alpha": 1.0, "share": 0.3}``.
+        seed: Seeds the fit of an MLP.
+
+    Raises:
+        ConfigError: No example has a label, or all labels for a logistic head are equal.
     """
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
@@ -107,12 +119,15 @@ def fit_head(
 def _fit_ridge(
     labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
 ) -> tuple[Floats, float]:
-    """Fits a ridge regression and returns its weights [C] and its bias.
+    """Fits a ridge regression on differences within each source, and returns its weights [C] and
+    its bias.
 
-    Features and labels are centred on the mean of their source. So a judge learns what is better
-    within a source, not which source was rated higher. A dialogue with mean features gets the mean
-    label. ``scale`` [C] standardises the features. ``alpha`` is the penalty. ``stretch`` and
-    ``priors`` [C] are the settings ``stretch`` and ``prior_weights`` of LinearConfig.
+    Args:
+        labelled: The features and labels.
+        scale: [C] factors that standardise the features.
+        alpha: The penalty.
+        stretch: The setting ``stretch`` of LinearConfig.
+        priors: [C] weights from the setting ``prior_weights`` of LinearConfig.
     """
     x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
@@ -152,8 +167,8 @@ def _fit_logistic(
 def _fit_mlp(
     labelled: Labelled, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
-    """Returns a head whose MLP predicts whole-number classes. A label on [0, 1] becomes a class by
-    Equation 1 of ORALIS, with rounding. ``scale`` [C] standardises the features."""
+    """Returns a head whose MLP predicts whole-number classes, labels rounded by Equation 1 of
+    ORALIS. ``scale`` [C] standardises the features."""
     network = dict(settings)
     top = network.pop("classes")
     classes = np.floor(labelled.y * top + 0.5).astype(int)

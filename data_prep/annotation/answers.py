@@ -27,21 +27,17 @@ _WORDS = {
 }
 
 
-def check_answers(
+def screen_answers(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid ``answers`` to ``project``, with their values as numbers, and a list of
-    problem texts.
+    """Returns the valid ``answers`` to ``project``, with numbers as values, and a list of problems.
 
-    A value that is missing or off its scale becomes None and is reported as a problem. An answer to
-    an unknown dialogue, without an annotator's name, or by somebody to whom the dialogue was not
-    assigned is skipped and reported. If one annotator gave different answers about a dialogue, all
-    of them are skipped and reported. An answer without any value is skipped silently.
-    """
+    A bad value becomes None. An answer is left out if its dialogue or annotator does not fit the
+    project, or if the annotator gave two different answers on a dialogue."""
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for answer in answers:
-        if problem := _find_misplacement(answer, project):
+        if problem := _find_key_problem(answer, project):
             problems.append(f"{answer.where}: {problem}")
         elif any(answer.values.values()):
             checked = replace(
@@ -64,9 +60,13 @@ def check_answers(
 def _list_missing(
     project: Project, annotated: Collection[tuple[str, str]]
 ) -> list[str]:
-    """Returns one problem text for each annotator who has dialogues left to annotate, with their
-    number. If the project assigns no dialogues, returns at most one text, for the whole project.
-    ``annotated`` has the finished (dialogue key, annotator) pairs."""
+    """Returns one problem text for each annotator with dialogues left to annotate.
+
+    Without assignments, there is at most one text, for the whole project.
+
+    Args:
+        annotated: Finished (dialogue key, annotator) pairs.
+    """
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
         finished = {key for key, annotator in annotated if name in ("", annotator)}
@@ -80,8 +80,8 @@ def _list_missing(
     return problems
 
 
-def _find_misplacement(answer: Answer, project: Project) -> str | None:
-    """Returns what is wrong with the key or the annotator of ``answer``, None if nothing is."""
+def _find_key_problem(answer: Answer, project: Project) -> str | None:
+    """Returns what is wrong with the key or the annotator of ``answer``, or None."""
     if answer.key not in project.rows:
         return (
             f"field 'key': expected a key of this project, got {answer.key!r}; type the key of the "
@@ -105,9 +105,8 @@ def _find_misplacement(answer: Answer, project: Project) -> str | None:
 def _parse_values(
     answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the level that ``answer`` gives to each of ``dimensions``. The level is None if the
-    value is missing or off the scale. Appends one text for each bad value or unknown dimension to
-    ``problems``."""
+    """Returns the level that ``answer`` gives to each of ``dimensions``, or None for a bad value.
+    Appends a text for each bad value to ``problems``."""
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = answer.values.get(dimension.name, "").strip()
@@ -134,7 +133,7 @@ def _parse_values(
 
 
 def _parse_level(text: str, dimension: Dimension) -> float | None:
-    """Returns the level of ``dimension`` that ``text`` names, None if it names none."""
+    """Returns the level of ``dimension`` that ``text`` names, or None."""
     if dimension.kind == "binary" and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:  # ``4``, ``4.0`` and ``4,0`` are 4
@@ -149,14 +148,10 @@ def _parse_level(text: str, dimension: Dimension) -> float | None:
 def merge_answers(
     answers: Iterable[Answer], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the rows of ``project`` that were annotated, in the project's order, with the answers
-    as their labels. Each label has one value for each annotator of the row, None if the annotator
-    gave no valid value.
+    """Yields the annotated rows of ``project``, with ``answers`` as their labels.
 
-    ``extra["annotators"]`` names the annotators, in the order of the values.
-    ``extra["annotator_comments"]`` has their free texts. The labels that the row had before, with
-    their comments and their author, move to the end of ``extra["earlier_labels"]``.
-    """
+    A label has one value for each annotator of the row, in the order of ``extra["annotators"]``.
+    Earlier labels move to ``extra["earlier_labels"]``."""
     by_key: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         by_key[answer.key].append(answer)

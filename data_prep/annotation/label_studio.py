@@ -28,10 +28,12 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
-    """Returns the labelling interface for ``questions`` as XML. It has a required single choice for
-    each dimension: ``yes`` and ``no``, or the numbers of the scale. Two free texts, ``other_text``
-    and ``comment``, follow. ``asks`` maps these two names to the questions above the free texts
-    (see ``Guidelines.asks``)."""
+    """Returns the labelling interface of Label Studio as XML: a required choice for each of
+    ``questions``, then two free texts.
+
+    Args:
+        asks: ``other_text`` and ``comment`` -> question above the free text.
+    """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
     )
@@ -43,11 +45,13 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 def make_tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns one Label Studio task for each (key, row) pair of ``rows``.
+    """Returns one Label Studio task for each of ``rows``.
 
-    A task has the key, a running number, the language and the turns. If ``annotator`` is given, the
-    task also names that person as ``assigned_to``. The id, models, source and labels of the row are
-    left out, because they could reveal the chatbot or a model's opinion.
+    A task has the turns, but no id, model, source or label, which could reveal the chatbot.
+
+    Args:
+        rows: (key, row) pairs.
+        annotator: The person to whom the tasks are assigned, if any.
     """
     tasks = []
     for number, (key, row) in enumerate(rows, 1):
@@ -69,10 +73,11 @@ def make_tasks(
 def read_label_studio(path: Path) -> Iterator[Answer]:
     """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
-    The annotator is the person to whom the task was assigned. If the task was not assigned, the
-    annotator is the account that completed it: an e-mail address, or ``account-`` and a number.
-    Drafts, predictions and skipped tasks are ignored. Raises DataError if the file does not have
-    the form of a JSON export.
+    The annotator is the person to whom the task was assigned, otherwise the account that completed
+    it: an e-mail address or ``account-NUMBER``.
+
+    Raises:
+        DataError: The file does not have the form of a JSON export.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -93,8 +98,7 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
 
 
 def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
-    """Yields the finished annotations of ``task``. ``where`` names the file and the task in
-    errors."""
+    """Yields the finished annotations of ``task``. ``where`` names file and task in errors."""
     data = task["data"]
     for annotation in task["annotations"]:
         if annotation.get("was_cancelled"):
@@ -111,7 +115,7 @@ def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
             where=f"{where}, annotation {annotation.get('id')}",
             key=str(data.get("key") or ""),
             annotator=str(
-                data.get("assigned_to") or _account(annotation.get("completed_by"))
+                data.get("assigned_to") or _account_name(annotation.get("completed_by"))
             ),
             texts=texts,
             values=values,
@@ -119,8 +123,8 @@ def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
 
 
 def _answer_text(value: Mapping[str, Any]) -> str:
-    """Returns the answer in ``value``, a result of Label Studio, as text. Raises ValueError if the
-    answer is neither a choice, a text, a rating nor a number."""
+    """Returns the answer in ``value``, a result of Label Studio, as text. Raises ValueError if it
+    is not a choice, text, rating or number."""
     kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
     if not kinds:
         raise ValueError(
@@ -132,9 +136,9 @@ def _answer_text(value: Mapping[str, Any]) -> str:
     return str(answer)
 
 
-def _account(completed_by: Any) -> str:
-    """Returns the name of the account ``completed_by``, which is an object or a number. Returns an
-    empty text for None."""
+def _account_name(completed_by: Any) -> str:
+    """Returns the name of the account ``completed_by``, an object or a number. It is empty for
+    None."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     account = "" if completed_by is None else str(completed_by)

@@ -39,10 +39,14 @@ _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Dialogues to annotate, and who annotates which. ``rows`` maps a key, which replaces the id
-    for annotators, to a dialogue. ``dimensions`` are what the dialogues are rated on.
-    ``assignments`` maps an annotator to dialogue keys, in the order to work through them. If it is
-    empty, anybody may annotate any dialogue. ``seed`` is the seed of the random orders."""
+    """Dialogues to annotate, and who annotates which.
+
+    Attributes:
+        rows: Key, which replaces the id for annotators -> dialogue.
+        dimensions: What the dialogues are rated on.
+        assignments: Annotator -> keys, in the order to work through. Empty: anybody may annotate.
+        seed: Seed of the random orders.
+    """
 
     rows: Mapping[str, LabelledDialogue]
     dimensions: Sequence[Dimension]
@@ -51,9 +55,14 @@ class Project:
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the languages of each annotator, by name. Each of ``texts`` is ``NAME`` or
-    ``NAME:LANG,LANG``. An empty list means all languages. Raises ConfigError if a text has another
-    form or a name is repeated."""
+    """Returns the languages of each annotator, by name. An empty list means all languages.
+
+    Args:
+        texts: Annotators, such as ``ana`` or ``ana:en,pt``.
+
+    Raises:
+        ConfigError: A text has another form, or a name is repeated.
+    """
     annotators: dict[str, list[str]] = {}
     for text in texts:
         name, _, langs = text.partition(":")
@@ -83,10 +92,16 @@ def assign_dialogues(
 ) -> dict[str, list[str]]:
     """Returns the dialogue keys of each annotator, in the order to work through them.
 
-    ``langs`` maps a dialogue key to a language. ``annotators`` maps a name to the languages that
-    the annotator reads (empty: all). Each dialogue goes to ``per_dialogue`` annotators who read its
-    language and have the fewest dialogues so far. Ties are broken at random by ``seed``. Each
-    annotator has a different order. Raises ConfigError if nobody reads a language.
+    Everybody gets about the same number of dialogues, each in another order.
+
+    Args:
+        langs: Dialogue key -> language.
+        annotators: Name -> languages that the annotator reads (empty: all).
+        per_dialogue: The number of annotators for each dialogue.
+        seed: Breaks ties and determines the orders.
+
+    Raises:
+        ConfigError: Nobody reads a language.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
     for lang, names in readers.items():
@@ -115,8 +130,8 @@ def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
 
 
 def annotation_key(id: str) -> str:
-    """Returns the key of the dialogue ``id`` that annotators see. It reveals nothing, and a
-    spreadsheet does not take it for a number."""
+    """Returns the key that annotators see in place of the dialogue's ``id``, such as
+    ``d41b0c0ffee12``. It reveals nothing."""
     return f"d{content_hash(['annotation', id])}"
 
 
@@ -127,13 +142,16 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """Returns a project to rate ``rows`` on ``dimensions``. Each of ``annotators`` is a text
-    ``NAME`` or ``NAME:LANG,LANG``. Each row is assigned to ``per_dialogue`` of them. Without
-    annotators, nothing is assigned. ``seed`` determines who gets which dialogues, and in which
-    order.
+    """Returns a project in which ``annotators`` rate ``rows`` on ``dimensions``.
 
-    Raises ConfigError if an annotator is malformed or gets no dialogue, or if nobody reads a
-    language. Raises MedalError if there are no rows or a row has level ``turn``.
+    Args:
+        annotators: Texts such as ``ana`` or ``ana:en,pt``. Without them, nothing is assigned.
+        per_dialogue: The number of annotators for each row.
+        seed: Determines who gets which rows, and in which order.
+
+    Raises:
+        ConfigError: An annotator is malformed or gets no dialogue, or nobody reads a language.
+        MedalError: There are no rows, or a row has level ``turn``.
     """
     if not rows:
         raise MedalError("the files hold no dialogue. Give files of chats")
@@ -166,20 +184,25 @@ def _require_no_project(folder: Path) -> None:
         )
 
 
-def write_package(
+def write_project(
     project: Project,
     guidelines: Guidelines,
     folder: Path,
     forms: Sequence[Form],
 ) -> list[Path]:
-    """Writes ``project`` into ``folder``, and returns the files for annotators. These are in the
-    subfolder ``package``, which names no chatbot, dialogue id or label. The files project.json and
+    """Writes ``project`` into ``folder``, and returns the files for annotators.
+
+    These are in the subfolder ``package``, which names no chatbot, id or label. project.json and
     rows.jsonl beside it are not for annotators.
 
-    ``guidelines`` is the text for annotators. ``forms`` says which kinds of files to write for
-    them: ``label-studio``, ``xlsx`` or both. Raises MedalError if the folder already holds a
-    project. Raises ConfigError if the guidelines do not fit the dimensions, and MissingExtraError
-    if openpyxl is needed and not installed.
+    Args:
+        guidelines: The instructions for annotators.
+        forms: Kinds of files: ``label-studio``, ``xlsx`` or both.
+
+    Raises:
+        MedalError: The folder already has a project.
+        ConfigError: The guidelines do not fit the dimensions.
+        MissingExtraError: ``xlsx`` needs openpyxl, which is not installed.
     """
     _require_no_project(folder)
     out = folder / "package"
@@ -221,7 +244,7 @@ def write_package(
 
 def load_project(folder: Path) -> Project:
     """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises DataError if
-    the folder holds no project or its files are damaged."""
+    there is none, or its files are damaged."""
     path = folder / PROJECT_FILE
     hint = "Give the folder that medal annotate export wrote"
     if not path.is_file():

@@ -52,9 +52,15 @@ class Guidelines(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """The question about one dimension that annotators see. ``grades`` describes each level of a
-    rating. It is empty for an issue, and for a rating whose levels are not described. The other
-    fields are those of ``Criteria``."""
+    """The question about one dimension that annotators see.
+
+    Attributes:
+        title: The heading.
+        ask: The question.
+        mark: When to answer yes, for an issue.
+        leave: When to answer no, for an issue.
+        grades: What each level of a rating means. Empty if the guidelines do not say.
+    """
 
     dimension: Dimension
     title: str
@@ -76,8 +82,7 @@ class AnnotationQuestion:
 
     @property
     def criteria(self) -> list[tuple[str, str]]:
-        """Pairs of an answer and when to give it. For a rating these are a level and its
-        description. For an issue they are ``yes if`` and ``no if``, each with its condition."""
+        """Pairs of an answer, such as ``3`` or ``yes if``, and when to give it."""
         if self.grades:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
@@ -86,11 +91,14 @@ class AnnotationQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of one annotator about the dialogue ``key``.
+    """What one annotator entered about one dialogue.
 
-    ``where`` names the file and its row or task, for error messages. ``values`` maps a dimension to
-    what the annotator entered: a text as read from the file, and after ``check_answers`` a number,
-    or None if the text is not a level. ``texts`` has the free texts ``other_text`` and ``comment``.
+    Attributes:
+        where: The file and its row or task, for error messages.
+        key: The dialogue's key, which stands for its id.
+        annotator: The name of the annotator.
+        values: Dimension -> text from the file. After ``screen_answers``, a number or None.
+        texts: The free texts ``other_text`` and ``comment``.
     """
 
     where: str
@@ -104,10 +112,14 @@ def load_guidelines(
     name_or_path: str = "annotation/guidelines",
     setting: str = "open-domain",
 ) -> Guidelines:
-    """Returns the guidelines in the YAML file ``name_or_path``, which is a path or the name of a
-    file in configs/. Their introduction begins with the paragraph for ``setting``.
+    """Returns the instructions for annotators in the YAML file ``name_or_path``.
 
-    Raises ConfigError if the file is malformed or does not describe ``setting``.
+    Args:
+        name_or_path: A path, or the name of a file in configs/.
+        setting: Which first paragraph the introduction gets, such as ``open-domain``.
+
+    Raises:
+        ConfigError: The file is malformed or does not describe ``setting``.
     """
     data = read_yaml(name_or_path)
     guidelines = build_config(Guidelines, data, where=str(name_or_path))
@@ -123,10 +135,13 @@ def load_guidelines(
 def dimensions_to_ask(
     rubric: str = "medal", *, human_likeness: bool = False
 ) -> list[Dimension]:
-    """Returns the dimensions of ``rubric``. With ``human_likeness``, adds those of the rubric
-    ``human_likeness``, which rate the simulated user (MEDAL, section 3.5).
+    """Returns the dimensions of ``rubric`` that annotators rate.
 
-    Raises ConfigError if a dimension is continuous, because annotators choose among levels.
+    Args:
+        human_likeness: Whether to add the ratings of the simulated user (MEDAL, section 3.5).
+
+    Raises:
+        ConfigError: A dimension is continuous, but annotators choose among levels.
     """
     dimensions = [*load_rubric(rubric)]
     if human_likeness:
@@ -144,7 +159,7 @@ def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
     """Returns one question for each of ``dimensions``, worded by ``guidelines``. Raises ConfigError
-    if the guidelines describe more or fewer levels than a dimension's scale has."""
+    if they do not describe all levels of a dimension."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

@@ -29,8 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def answer_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the column names of the sheet for answers to ``questions``. The sheet has one row for
-    each dialogue."""
+    """Returns the column names of the sheet for answers to ``questions``."""
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -41,10 +40,18 @@ def write_xlsx(
     questions: Sequence[AnnotationQuestion],
     annotator: str = "",
 ) -> Path:
-    """Writes a workbook for ``annotator`` to ``path`` and returns ``path``. ``rows`` are pairs of
-    an annotation key and a row. The workbook has three sheets: ``answers`` with a line for each
-    dialogue, ``dialogues`` with a line for each turn, and ``questions``. Raises MissingExtraError
-    if openpyxl is not installed."""
+    """Writes a workbook for ``annotator`` to ``path``, and returns ``path``.
+
+    It has three sheets: ``answers`` (a line for each dialogue), ``dialogues`` (a line for each
+    turn) and ``questions``.
+
+    Args:
+        rows: (key, row) pairs. The key replaces the id of the row.
+        questions: One for each dimension.
+
+    Raises:
+        MissingExtraError: openpyxl is not installed.
+    """
     answers = []
     turns = []
     for number, (key, row) in enumerate(rows, 1):
@@ -82,8 +89,7 @@ def write_xlsx(
 
 
 def _format_text_cells(sheet: Any) -> None:
-    """Marks all text cells of ``sheet`` as text, so that none is a formula, even after somebody
-    edits it. Wraps long texts."""
+    """Marks all texts of ``sheet``, so that Excel takes none for a formula. Wraps long texts."""
     from openpyxl.styles import Alignment
 
     for cells in sheet.iter_rows():
@@ -95,14 +101,17 @@ def _format_text_cells(sheet: Any) -> None:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
-    """Yields an answer for each row of the workbook ``path`` that has a key or a value for one of
-    ``dimensions``. Columns that ``write_xlsx`` does not write are ignored.
+    """Yields the answer in each filled row of the workbook ``path``.
 
-    Raises DataError if the file is not a workbook or lacks a column, and MissingExtraError if
-    openpyxl is not installed.
+    Args:
+        dimensions: Names of the columns to read as answers.
+
+    Raises:
+        DataError: The file is not a workbook or lacks a column.
+        MissingExtraError: openpyxl is not installed.
     """
     head: list[str] = []
-    for number, cells in _rows_of_answers(path):
+    for number, cells in _read_answer_rows(path):
         texts = [_cell_text(cell) for cell in cells]
         if not head:
             head = [name.lower() for name in texts]
@@ -127,9 +136,9 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
         )
 
 
-def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
-    """Returns (number, cells) for each row of the sheet ``answers``. If the workbook lacks this
-    sheet or it is empty, reads the first sheet."""
+def _read_answer_rows(path: Path) -> list[tuple[int, list[object]]]:
+    """Returns (number, cells) for each row of the sheet ``answers``, or of the first sheet if there
+    is none."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
         for title, number, cells in read_workbook_rows(str(path), file):

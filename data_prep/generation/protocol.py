@@ -1,11 +1,8 @@
 """MEDAL's protocol (section 3.1, Tables 7 to 10): the settings of ``medal generate``, how answers
-are read, the state of a dialogue, and the request for its next answer.
+are read, and the state of a dialogue.
 
-The user agent and the user judge see the seed context, the chatbot never does. The user agent sees
-its rejected attempts at the current message with the reasons. The user judge sees the dialogue and
-the message to check. The chatbot sees the dialogue as a chat. The state follows from the answers in
-their order, live or from the journal (see jobs.py).
-"""
+The user agent and the user judge see the seed context, the chatbot never does. The user agent also
+sees its rejected attempts at the current message."""
 
 from __future__ import annotations
 
@@ -146,7 +143,7 @@ class GenerateConfig(Config):
     def agent_models(
         self, speaking: Sequence[str] | None = None
     ) -> dict[str, LLMConfig]:
-        """Returns the model of each agent. Agents are called ``judge``, ``user:NAME`` and
+        """Returns the model of each agent, by agent name: ``judge``, ``user:NAME`` or
         ``chatbot:NAME``. ``speaking`` names the chatbots to include (default: all)."""
         llms = {f"user:{name}": llm for name, llm in self.users.items()}
         llms["judge"] = self.user_judge
@@ -155,8 +152,8 @@ class GenerateConfig(Config):
         return llms
 
     def select_chatbots(self, chatbots: Sequence[str] = ()) -> list[str]:
-        """Returns ``chatbots`` as a list, or the names of all chatbots if it is empty. Raises
-        ConfigError if a name is unknown."""
+        """Returns the names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError
+        if a name is unknown."""
         if unknown := [name for name in chatbots if name not in self.chatbots]:
             hint = f"Use one of: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
@@ -164,12 +161,9 @@ class GenerateConfig(Config):
 
 
 def parse_utterance(answer: str) -> tuple[str, bool]:
-    """Returns the message in ``answer``, an answer of a user agent, and whether it ends the
-    dialogue.
+    """Returns the message in ``answer``, a user agent's, and whether it ends the dialogue.
 
-    END_OF_DIALOGUE, a label such as ``user:`` before the message and quotation marks around it are
-    not part of the message.
-    """
+    The message lacks END_OF_DIALOGUE, a label such as ``user:`` and quotation marks around it."""
 
     text = _unwrap(without_thinking(answer))
     if _END.search(text) is None:
@@ -178,8 +172,7 @@ def parse_utterance(answer: str) -> tuple[str, bool]:
 
 
 def _unwrap(text: str) -> str:
-    """Returns ``text`` without a label such as ``user:`` before it and quotation marks around
-    it."""
+    """Returns ``text`` without a label such as ``user:`` and quotation marks around it."""
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
@@ -187,11 +180,13 @@ def _unwrap(text: str) -> str:
 
 
 def parse_verdict(answer: str) -> tuple[bool | None, str]:
-    """Returns the verdict in ``answer``, an answer of the user judge, and the reason for the
-    verdict. The verdict is True (accepted), False (rejected), or None if the answer has neither.
+    """Reads ``answer``, the user judge's verdict on a message.
 
-    ``Yes.`` accepts, and ``No. reason`` rejects (MEDAL, Table 10). A JSON object with the fields
-    verdict and reason is also accepted, even if it is truncated after the verdict.
+    Args:
+        answer: ``Yes.``, ``No. REASON``, or a JSON object with ``verdict`` and ``reason``.
+
+    Returns:
+        True (accepted), False (rejected) or None (neither is there), and the reason.
     """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
@@ -206,15 +201,25 @@ def parse_verdict(answer: str) -> tuple[bool | None, str]:
 
 @dataclass(slots=True)
 class DialogueState:
-    """A dialogue in progress, or a first message in progress. In a first message, ``chatbot`` is
-    None: once the user judge accepts it, one dialogue with each chatbot begins with it.
+    """A dialogue, or a first message, in progress.
 
-    - ``tries``: for each accepted user turn, the number of attempts at it.
-    - ``rejections``: the rejected attempts at the current turn, as records of rejected.jsonl.
-    - ``cut``: the indices of turns that were truncated at their token limit.
-    - ``candidate``: the message that waits for the user judge, and whether it ends the dialogue.
-    - ``ended``: ``user`` if the user wrote END_OF_DIALOGUE, ``cap`` at the limit of turns, and
-      ``rejected`` if all attempts at a user's turn were rejected. None while the dialogue goes on.
+    The user judge first accepts a first message. Then one dialogue with each chatbot begins with
+    it.
+
+    Attributes:
+        id: ``CONTEXT--USER``, and for a dialogue ``--CHATBOT`` after it.
+        context: What the simulated user is told about itself.
+        user: The name of the user model.
+        config: The settings of the run.
+        chatbot: The name of the chatbot, None for a first message.
+        turns: The accepted messages and the replies so far.
+        tries: The number of attempts at each accepted user turn.
+        cut: The indices of turns that were truncated at their token limit.
+        rejections: The rejected attempts at the current turn, as records of rejected.jsonl.
+        candidate: The message that waits for the user judge, and whether it ends the dialogue.
+        candidate_cut: Whether the candidate was truncated at its token limit.
+        ended: ``user`` (END_OF_DIALOGUE), ``cap`` (the limit of turns), ``rejected`` (no attempt at
+            a turn was accepted), or None.
     """
 
     id: str
@@ -251,8 +256,7 @@ class DialogueState:
 
     @property
     def candidate_text(self) -> str:
-        """The candidate message as the user judge sees it, followed by END_OF_DIALOGUE if it ends
-        the dialogue."""
+        """The candidate message, followed by END_OF_DIALOGUE if it ends the dialogue."""
         text, ends = self.candidate or ("", False)
         return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
@@ -267,9 +271,14 @@ class DialogueState:
         return self.ended is not None or self.is_accepted_opener
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Applies ``answer``, the answer of the next agent. ``cut`` says whether the answer was
-        truncated. Returns the record for rejected.jsonl if the answer rejects a user's message, or
-        is a message that a rule rejects. Otherwise returns None."""
+        """Updates the dialogue by ``answer``, which comes from the next agent.
+
+        Args:
+            cut: Whether the answer was truncated.
+
+        Returns:
+            A record for rejected.jsonl if a user's message is rejected, otherwise None.
+        """
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
             return None
@@ -301,9 +310,16 @@ class DialogueState:
         by: str,
         readable: bool = True,
     ) -> dict[str, Any]:
-        """Rejects the candidate for ``reason``, and returns the record for rejected.jsonl. ``by``
-        is ``rule`` or ``judge``. ``readable`` is False if the judge's answer was neither yes nor
-        no. Ends the dialogue if no attempt at the turn is left."""
+        """Rejects the candidate message, and ends the dialogue if no attempt is left.
+
+        Args:
+            reason: Why the message is rejected.
+            by: ``rule`` or ``judge``.
+            readable: False if the judge answered neither yes nor no.
+
+        Returns:
+            The record for rejected.jsonl.
+        """
         rejection = {
             "id": self.id,
             "turn": len(self.turns),
@@ -321,6 +337,8 @@ class DialogueState:
         return rejection
 
     def _add_turn(self, turn: Turn, cut: bool) -> None:
+        """Adds ``turn``, and ends the dialogue at the limit of turns. ``cut`` says whether the turn
+        was truncated."""
         if cut:
             self.cut.append(len(self.turns))
         self.turns.append(turn)
@@ -370,11 +388,11 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """Returns the prompts that ``config`` names: a mapping with the keys ``first_turn``,
-    ``later_turns``, ``check`` and ``reply``.
+    """Returns the prompts that ``config`` names, by step: ``first_turn``, ``later_turns``,
+    ``check`` and ``reply``.
 
-    Raises ConfigError if a prompt has a placeholder that is not available in its setting, or if
-    ``reply`` has a part ``user``, because a chatbot gets the dialogue as a chat.
+    Raises:
+        ConfigError: A prompt has an unknown placeholder, or ``reply`` has a part ``user``.
     """
     prompts = {}
     for name, values in _PROMPTS.items():
@@ -389,9 +407,7 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request for the next answer in ``state``, made with one of ``prompts``. The seed
-    of the request depends only on the run's seed, the dialogue, the turn, the attempt and the
-    step."""
+    """Returns the request for the next answer in ``state``, made from one of ``prompts``."""
     config = state.config
     schema = None
     values: dict[str, str | None] = asdict(state.context)
@@ -438,8 +454,8 @@ def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatReques
 
 
 def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
-    """Returns one mapping for each rejected attempt at the current turn: ``rejected``, the text,
-    and ``feedback``, the reason. The user agent's prompt uses these names."""
+    """Returns the rejected attempts at the current turn, each with its text (``rejected``) and the
+    reason (``feedback``)."""
     attempts: list[dict[str, str | None]] = []
     for rejection in state.rejections:
         text = " ".join(rejection["text"].split()) or "(an empty message)"

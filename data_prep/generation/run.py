@@ -1,9 +1,7 @@
-"""A run of ``medal generate``: its folder, its dialogues and their order, and the counts of its
-answers.
+"""A run of ``medal generate``: its folder, its dialogues and their order, and the counts.
 
-journal.jsonl holds every answer in the order of arrival and is all that a resume needs;
-dialogues.jsonl and rejected.jsonl are made from it.
-"""
+journal.jsonl has every answer, and a second run resumes from it alone. dialogues.jsonl and
+rejected.jsonl are made from it."""
 
 from __future__ import annotations
 
@@ -53,11 +51,14 @@ _CONNECTION = {
 
 
 class Outputs:
-    """The folder of one run, locked by this process until ``close``. ``record`` has the settings
-    that change dialogues, and is written to run.json.
+    """The folder of a run, which no other process can use until ``close``.
 
-    ``overwrite`` removes the files of an earlier run. Without it, raises MedalError if run.json has
-    other settings than ``record``. Raises MedalError if another process uses the folder.
+    Args:
+        record: The settings that change dialogues. They are written to run.json.
+        overwrite: Whether to remove the files of an earlier run.
+
+    Raises:
+        MedalError: Another process uses the folder, or its run.json has other settings.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Outputs:
         with ExitStack() as resources:
             folder.mkdir(parents=True, exist_ok=True)
             resources.enter_context(output_lock(folder, folder=True))
-            earlier = self._earlier_record()
+            earlier = self._read_earlier_record()
             if earlier and overwrite:
                 for name in _OWN:
                     (folder / name).unlink(missing_ok=True)
@@ -82,9 +83,9 @@ class Outputs:
             write_json(folder / RECORD, record)
             self._resources = resources.pop_all()
 
-    def _earlier_record(self) -> dict[str, Any]:
-        """Returns the content of run.json, or an empty mapping in a new folder. Raises MedalError
-        if the folder has files of these names that ``medal generate`` did not write."""
+    def _read_earlier_record(self) -> dict[str, Any]:
+        """Returns the content of run.json, empty in a new folder. Raises MedalError if the folder
+        has files that ``medal generate`` did not write."""
         path = self.folder / RECORD
         record: Any = {}
         if path.exists():
@@ -103,9 +104,8 @@ class Outputs:
 
     @contextmanager
     def rebuild_files(self) -> Iterator[None]:
-        """Context in which dialogues.jsonl and rejected.jsonl are written anew. At its end, the new
-        files replace the old ones. ``write_line`` needs it first, and afterwards appends to the new
-        files."""
+        """Context in which ``write_line`` writes dialogues.jsonl and rejected.jsonl anew. At its
+        end they replace the old files."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -115,8 +115,8 @@ class Outputs:
             self.flush()
 
     def write_line(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Writes a finished dialogue to dialogues.jsonl, or the record of a rejected user turn to
-        rejected.jsonl."""
+        """Writes ``line``: a finished dialogue to dialogues.jsonl, or the record of a rejected user
+        turn to rejected.jsonl."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(json_line(line))
 
@@ -131,15 +131,15 @@ class Outputs:
 
 
 class GenerationCounts:
-    """Counts over all answers in the folder, of this run and of earlier runs.
+    """Counts over all answers in the folder of a run, also those of earlier runs.
 
-    - ``ended``: way in which a dialogue ended -> number of finished dialogues.
-    - ``first``: number of attempts -> number of first messages that were accepted after so many.
-      The key 0 has the number of first messages that were never accepted.
-    - ``later``: the same for later user turns.
-    - ``user_turns``: number of ``accepted`` and ``rejected`` attempts. Of the rejected ones,
-      ``by_rule`` were rejected without asking the judge, and ``unreadable`` got neither yes nor no.
-    - ``usage``: agent -> its number of requests, and the sums of its tokens and costs.
+    Attributes:
+        ended: Way in which a dialogue ended -> number of dialogues.
+        first: Number of attempts -> number of first messages accepted then. 0: never accepted.
+        later: The same for later user turns.
+        user_turns: Numbers of ``accepted`` and ``rejected`` attempts. ``by_rule`` and
+            ``unreadable`` (neither yes nor no) are among the rejected.
+        usage: Agent -> its number of requests, and the sums of its tokens and costs.
     """
 
     def __init__(self) -> None:
@@ -155,8 +155,7 @@ class GenerationCounts:
 
     @property
     def failed_opener_count(self) -> int:
-        """The number of first messages without an accepted attempt. No dialogue begins with
-        them."""
+        """The number of first messages that were never accepted."""
         return self.first[0]
 
     def to_record(self) -> dict[str, Any]:
@@ -172,18 +171,24 @@ class GenerationCounts:
 
 
 class GenerationRun(JobRunner[DialogueState]):
-    """One run of ``config``. It continues from the answers that earlier runs left in
-    ``config.out``. Dialogues are started in the order of context, user and chatbot. At most
-    ``config.at_once`` are in progress.
+    """One run of ``medal generate``, which continues from earlier runs in the same folder.
 
-    Only the chatbots named in ``chatbots`` speak in this run (default: all). Dialogues with other
-    chatbots that are in the folder stay there. ``max_cost`` is a limit in US dollars. ``openers``
-    maps the id of each first message to its context and user. ``accepted`` and ``failed`` have the
-    first messages that the user judge accepted, and the ids of those without an accepted attempt.
-    ``done`` has the ids of finished dialogues.
+    Args:
+        config: The settings.
+        chatbots: Names of the chatbots that speak in this run (default: all).
+        overwrite: Whether to remove the files of earlier runs.
+        max_cost: Limit in US dollars, or None.
+        agents: Makes the language models, in place of those that ``config`` names.
 
-    Raises ConfigError if a prompt does not fit or a chatbot is unknown. Raises MedalError if the
-    folder was made with other settings.
+    Attributes:
+        openers: Id of a first message -> its context and user.
+        accepted: Id of a first message -> the message that the user judge accepted.
+        failed: Ids of first messages that were never accepted.
+        done: Ids of finished dialogues.
+
+    Raises:
+        ConfigError: A prompt does not fit, or a chatbot is unknown.
+        MedalError: The folder was made with other settings.
     """
 
     def __init__(
@@ -235,8 +240,7 @@ class GenerationRun(JobRunner[DialogueState]):
         self._next = iter(self.openers)
 
     def _settings(self) -> dict[str, object]:
-        """Returns the settings that change a dialogue, except those of the models and the contexts,
-        which the caller adds."""
+        """Returns the settings that change a dialogue, without the models and the contexts."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,
@@ -248,14 +252,13 @@ class GenerationRun(JobRunner[DialogueState]):
 
     @property
     def expected_dialogue_count(self) -> int:
-        """The number of dialogues that will be in the folder at the end if every first message is
-        accepted."""
+        """The number of dialogues in the folder at the end, if every first message is accepted."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
     def ordered_ids(self) -> Iterator[str]:
-        """Yields the ids of all dialogues in the order of context, user and chatbot. Includes
-        chatbots that do not speak in this run."""
+        """Yields the ids of all dialogues, sorted by context, user and chatbot, also of chatbots
+        that do not speak in this run."""
         for opener in self.openers:
             for chatbot in self.chatbots:
                 yield f"{opener}--{chatbot}"
@@ -303,8 +306,7 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Starts first messages and dialogues until ``config.at_once`` dialogues are in progress. A
-        first message counts as the dialogues that will begin with it, one for each chatbot."""
+        """Starts first messages and dialogues until ``config.at_once`` dialogues are running."""
         share = len(self.speaking)
         load = 0
         for state in self.active.values():
@@ -317,8 +319,8 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _start_dialogues(self, opener: DialogueState) -> int:
-        """Starts one dialogue for each chatbot with ``opener``, an accepted first message. Skips
-        dialogues that are finished or in progress. Returns how many it started."""
+        """Starts a dialogue with each chatbot from ``opener``, an accepted first message, if it is
+        not started yet. Returns how many it started."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)
@@ -328,8 +330,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply_answer(self, job: DialogueState, answer: Answer) -> None:
-        """Applies ``answer`` to the dialogue ``job`` and counts it. If the answer rejects a message
-        or finishes the dialogue, writes the rejection or the dialogue to its file."""
+        """Applies ``answer`` to the dialogue ``job``, counts it, and writes a rejected message or
+        finished dialogue to its file."""
         counts = self.counts
         agent = job.next_agent
         rejection = job.apply_answer(answer.answer, answer.cut)

@@ -55,7 +55,7 @@ def export_project(
 
     Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
     """
-    from medal_judges.data_prep.annotation.project import new_project, write_package
+    from medal_judges.data_prep.annotation.project import new_project, write_project
     from medal_judges.data_prep.annotation.questions import (
         dimensions_to_ask,
         load_guidelines,
@@ -68,7 +68,7 @@ def export_project(
     report.show()
     report.require_dialogues()
     project = new_project(rows, dimensions, annotator, per_dialogue, seed)
-    written = write_package(project, load_guidelines(guidelines, setting), out, form)
+    written = write_project(project, load_guidelines(guidelines, setting), out, form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo(f"setting in the guidelines: {setting}")
@@ -104,7 +104,7 @@ def import_answers(
 
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
-    from medal_judges.data_prep.annotation.answers import check_answers, merge_answers
+    from medal_judges.data_prep.annotation.answers import merge_answers, screen_answers
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
         read_label_studio,
@@ -138,7 +138,7 @@ def import_answers(
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
-    checked, problems = check_answers(answers, project)
+    checked, problems = screen_answers(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )

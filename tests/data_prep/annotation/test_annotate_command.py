@@ -9,7 +9,7 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.answers import check_answers, merge_answers
+from medal_judges.data_prep.annotation.answers import merge_answers, screen_answers
 from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
@@ -102,7 +102,7 @@ def test_a_real_export_comes_back_as_labels(
         for name in ("ana", "ben")
         for a in read_label_studio(label_studio / f"{name}.json")
     ]
-    checked, problems = check_answers(answers, project)
+    checked, problems = screen_answers(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
     assert left.startswith("annotator 'ana': 2 of 3 dialogues")

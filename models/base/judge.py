@@ -1,10 +1,7 @@
-"""The one interface of every judge.
+"""The common interface of all judges.
 
-``Judge.score`` reads a number of dialogues at a time (a window), detects languages, makes requests
-and forms batches. A family of judges (encoder, linear, LoRA, prompted, ...) scores the batches and
-writes three hooks: ``_prepare`` (the length of each request), ``_score_batch`` (the numbers) and
-``signature``.
-"""
+A kind of judge (encoder, LoRA, prompted, ...) implements ``_prepare``, ``_score_batch`` and
+``signature``. ``Judge.score`` does the rest, such as forming batches."""
 
 from __future__ import annotations
 
@@ -58,15 +55,17 @@ logger = logging.getLogger(__name__)
 class ScoreRequest:
     """A request to score one dialogue, or one turn of it.
 
-    ``turn``: the index of the turn to score. ``dialogue`` then ends with this turn. None is the
-    whole dialogue. ``row``: the index of the dialogue among those that are scored together.
-    ``chat``: the dialogue's chat_hash, or None if it is not computed yet. ``detected_language``:
-    the language that was detected because the dialogue states none, or None. ``obstacle``: why the
-    dialogue cannot be scored, or None.
-
-    A family's ``_prepare`` sets the other fields. ``tokens``: the length of the request, by which
-    batches are formed. ``payload``: the request in the family's own form. ``truncated_turns``: how
-    many turns do not fit. ``cut_turns``: how many turns fit only in part.
+    Attributes:
+        dialogue: What the judge reads. It ends with ``turn`` if a turn is scored.
+        turn: The index of the turn to score. None is the whole dialogue.
+        row: The index of the dialogue among the dialogues that are scored together.
+        tokens: The length by which batches are formed. Set by ``_prepare``.
+        payload: The input in the judge's own form. Set by ``_prepare``.
+        truncated_turns: How many turns do not fit. Set by ``_prepare``.
+        cut_turns: How many turns fit only in part. Set by ``_prepare``.
+        chat: The ``chat_hash`` of the dialogue, or None if it is not computed yet.
+        detected_language: The language, if it had to be detected.
+        obstacle: Why the dialogue cannot be scored, or None.
     """
 
     dialogue: Dialogue
@@ -83,11 +82,14 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
-    """A judge's result for one dimension.
+    """A judge's score on one dimension.
 
-    ``score``: a number on the dimension's scale, or None. ``failure``: why the score is None.
-    ``distribution``: the probability of each level, or empty. ``details`` and ``contributions``:
-    the dimension's entries in the fields of Judgement with these names.
+    Attributes:
+        score: A number on the dimension's scale, or None.
+        distribution: The probability of each rating on the scale, or empty.
+        details: What ``Judgement.details`` has for the dimension.
+        contributions: How much each turn added to the score, or None.
+        failure: Why the score is None.
     """
 
     score: float | None = None
@@ -100,10 +102,12 @@ class DimensionScore:
 def as_judgement(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
-    """Returns a Judgement from ``results``, which has the result of each dimension by name.
+    """Returns the scores of all dimensions as one Judgement.
 
-    ``failure``: why there is no score. By default it joins the distinct failures of the results.
-    ``fields``: further fields of the Judgement.
+    Args:
+        results: Dimension name -> its score.
+        failure: Why there is no score. By default it joins the failures in ``results``.
+        fields: Further fields of the Judgement.
     """
     scores, distributions, details, contributions = {}, {}, {}, {}
     failures: dict[str | None, None] = {}
@@ -129,14 +133,15 @@ def as_judgement(
 class Judge(ABC):
     """Base class of all judges. A judge scores dialogues on named dimensions.
 
-    ``token_budget``: the maximum number of padded tokens in a batch. ``window``: how many dialogues
-    ``score`` reads before it sorts them by length and scores them. A run that is killed loses the
-    scores of the dialogues in progress, so a window should take seconds. ``windows_at_once``: how
-    many windows are scored in parallel. ``resumes_windows``: whether a resumed run must form the
-    same windows as an uninterrupted run.
-
-    ``languages``: ISO 639-1 codes of the supported languages, from the training data or the YAML
-    file. None means any, or unknown. ``revision``: a hash of the judge's files.
+    Attributes:
+        family: The kind of judge, such as ``encoder``.
+        languages: ISO 639-1 codes of the supported languages. None means any, or unknown.
+        revision: A hash of the judge's files.
+        computing: A lock for a network that serves one thread at a time.
+        token_budget: The maximum number of padded tokens in a batch.
+        window: How many dialogues are read before they are sorted by length and scored.
+        windows_at_once: How many windows are scored in parallel.
+        resumes_windows: Whether a resumed run must form the same windows as an uninterrupted run.
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -156,14 +161,14 @@ class Judge(ABC):
     # serves one thread at a time. A judge that asks a server needs no lock.
     computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
+    # A killed run loses the windows in progress, so one should take seconds.
     window: int = 256
     windows_at_once: int = 1  # more for a judge that waits for a server
     # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
 
     def set_batch_sizes(self, device: torch.device) -> None:
-        """Sets ``token_budget`` and ``window`` for ``device``. A GPU gets larger batches and a
-        larger window."""
+        """Sets ``token_budget`` and ``window`` for ``device``. Both are larger on a GPU."""
         self.token_budget = max_batch_tokens(device)
         if device.type == "cuda":
             self.window = GPU_WINDOW
@@ -183,11 +188,13 @@ class Judge(ABC):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one Judgement per request, in order. A score must not depend on the other
-        requests of the batch.
+        """Returns one Judgement for each of ``requests``, in order.
 
-        ``score`` sets ``id``, ``judge``, ``turn``, ``truncated_turns`` and ``cut_turns``
-        afterwards. It also sets ``usage["tokens"]`` if the family does not.
+        A score must not depend on the other requests. ``score`` sets fields such as ``id``,
+        ``judge`` and ``turn`` afterwards.
+
+        Args:
+            dimensions: The names of the dimensions to score.
         """
 
     def language_models(self) -> list[LanguageModel]:
@@ -196,8 +203,8 @@ class Judge(ABC):
         return []
 
     def answer_counts(self) -> Counter[str]:
-        """Returns how many answers of the judge's language models came from the cache (``kept``),
-        and how many from the models (``asked``)."""
+        """Returns how many answers of language models came from the cache (``kept``) and how many
+        from the models (``asked``)."""
         models = {id(model): model for model in self.language_models()}
         counts: Counter[str] = Counter()
         for model in models.values():
@@ -209,8 +216,8 @@ class Judge(ABC):
         ``fp16``). A judge without a network does nothing."""
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs besides the saved folder: servers and
-        paths, which are never saved."""
+        """Returns the options that ``from_pretrained`` needs besides the saved folder, such as
+        servers."""
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
@@ -237,26 +244,22 @@ class Judge(ABC):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` in input order. The input is read a part at a
-        time, so it can be a stream. Scores do not depend on how dialogues are batched or ordered.
+        """Yields the judgements of ``dialogues``, which can be a stream, in input order.
 
-        ``level``: ``dialogue`` gives one judgement per dialogue. ``turn`` gives one per assistant
-        turn, and the judge sees no later turns. ``last`` gives one for the last assistant turn, as
-        in turn-level human ratings. A dialogue without an assistant turn gives one unscored
-        judgement with a reason.
+        A dialogue without an assistant turn gets a judgement with a reason in place of a score.
 
-        ``dimensions``: the names to score. None is all. ``progress``: a function, called after each
-        batch with the number of dialogues finished since the last call. ``warn``: whether to log a
-        warning at the end about turns that did not fit and about unsupported languages.
+        Args:
+            dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them.
+            level: ``dialogue`` scores each dialogue, ``turn`` each assistant turn without the turns
+                after it, ``last`` only the last assistant turn.
+            dimensions: The names to score. None is all.
+            progress: Called after each batch with the number of dialogues that it finished.
+            warn: Whether to log a warning at the end about turns that did not fit and unsupported
+                languages.
 
-        ``Judgement.unknown_language`` is set for a dialogue in a language that is not in the
-        judge's ``languages``. If a dialogue states no language, it is detected
-        (``Judgement.detected_language``). Detection needs the extra lang, and a judge with
-        ``languages``.
-
-        Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
-        not iterable or is a single dialogue. Raises it during iteration for an element that is not
-        a dialogue.
+        Raises:
+            ConfigError: The level or a dimension is unknown, or ``dialogues`` is a single dialogue
+                or has an element that is not a dialogue.
         """
         if level not in LEVELS:
             raise ConfigError(f"level: expected one of {', '.join(LEVELS)}")
@@ -320,8 +323,8 @@ class Judge(ABC):
         return chain.from_iterable(scored_windows)
 
     def _supports_language(self, lang: str) -> bool:
-        """Returns whether the judge supports the language ``lang``. Returns True if ``lang`` is
-        unknown or the judge has no ``languages``."""
+        """Returns whether the judge supports the language ``lang``. An unknown language is
+        supported."""
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
             return True
         return base_language(lang) in map(base_language, self.languages)
@@ -335,9 +338,10 @@ class Judge(ABC):
     ) -> list[Judgement]:
         """Returns a judgement for each of ``requests``, in order.
 
-        ``names``: the dimensions to score. ``dialogues``: the number of dialogues that were read,
-        including those without a request. ``progress``: a function, called with the number of newly
-        finished dialogues.
+        Args:
+            names: The dimensions to score.
+            dialogues: How many dialogues were read, including those without a request.
+            progress: Called with the number of newly finished dialogues.
         """
         answers: dict[int, Judgement] = {}
         # dialogue -> its requests that are not scored yet
@@ -374,8 +378,11 @@ class Judge(ABC):
         return list(names)
 
     def dimension(self, name: str) -> Dimension:
-        """Returns the dimension called ``name``. Raises ConfigError if the judge does not have
-        it."""
+        """Returns the dimension called ``name``.
+
+        Raises:
+            ConfigError: The judge does not have it.
+        """
         self._checked_names([name])
         return next(d for d in self.dimensions if d.name == name)
 
@@ -385,24 +392,29 @@ class Judge(ABC):
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
     ) -> Judge:
-        """Loads a judge from ``path_or_repo_id``: a shipped name, a folder, a YAML file, or a hub
-        id (at ``revision``).
+        """Loads a judge.
 
-        ``options`` are settings of the family: ``device``, ``dtype``, or fields that replace those
-        of the YAML file. Raises JudgeLoadError if the judge is not found, cannot be downloaded, or
-        has damaged files.
+        Args:
+            path_or_repo_id: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
+            revision: A branch, tag or commit of the Hub id.
+            options: ``device``, ``dtype``, or fields that replace fields of the YAML file.
+
+        Raises:
+            JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
         """
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
 
     def save_pretrained(self, path: str | Path, *, golden: bool | None = None) -> Path:
-        """Saves the judge as a folder (judge.json, safetensors, tokenizer) and returns the folder.
+        """Saves the judge in a folder and returns the folder.
 
-        ``golden``: whether to score sixteen dialogues and save the scores in golden.json, so that
-        ``medal doctor`` can compare later scores with them. None is yes, except for a hybrid that
-        asks language models, because their answers can cost money.
+        Args:
+            path: The folder.
+            golden: Whether to score sixteen dialogues and save the scores for ``medal doctor``.
+                None is yes, except for a hybrid that asks language models.
         """
         folder = save_judge(self, Path(path))
+        # The answers of a hybrid's language models can cost money.
         if golden or (
             golden is None and not (self.family == "hybrid" and self.language_models())
         ):
@@ -412,12 +424,16 @@ class Judge(ABC):
     def push_to_hub(
         self, repo_id: str, *, private: bool = True, revision: str | None = None
     ) -> str:
-        """Uploads the judge with its golden scores to ``repo_id`` on the Hub and returns the
-        commit's URL.
+        """Uploads the judge to the Hub, without a model card, and returns the commit's URL.
 
-        ``private``: whether the repository, if it does not exist yet, is created as private.
-        ``revision``: the name of a new tag for the commit. Uploads no model card. To upload a
-        folder that ``medal train`` wrote with a card, use ``medal push``.
+        Args:
+            repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
+            private: Whether a new repository is private. An existing one must then be private too.
+            revision: The name of a new tag for the commit.
+
+        Raises:
+            HubError: The upload fails, the tag exists, or the repository is public but ``private``
+                is true.
         """
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
@@ -430,10 +446,15 @@ def _finish_judgement(
     signature: str,
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
-    """Returns the judgement ``answer`` of a family, with the fields that all families share.
+    """Returns ``answer`` with the fields that ``Judge.score`` sets for all kinds of judges.
 
-    The result is unscored if JSON cannot hold ``answer``: if a score is NaN or infinite, or a text
-    has half a surrogate pair.
+    The scores become None if JSON cannot hold the answer, for example if a score is NaN.
+
+    Args:
+        answer: What ``_score_batch`` returned.
+        request: The request that it answers.
+        signature: The judge's signature, as a text.
+        dimensions: The dimensions that are scored.
     """
     problem = None
     try:
@@ -460,11 +481,13 @@ def _finish_judgement(
 
 
 def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
-    """Returns an iterator over ``dialogues`` that checks each element as it is read.
+    """Yields each of ``dialogues`` as a Dialogue. Chats in other forms are parsed as they are read.
 
-    An element is a Dialogue, a record of a chat in any form, or a list of messages. Raises
-    ConfigError at the call if ``dialogues`` is a single dialogue or not iterable. Raises it during
-    iteration for an element that is none of the three.
+    Args:
+        dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them.
+
+    Raises:
+        ConfigError: ``dialogues`` is a single dialogue or has an element that is not a dialogue.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -495,9 +518,12 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
 def make_score_requests(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
-    """Returns the requests for ``dialogue`` at ``level``, a value of ``Judge.score``. Level
-    ``turn`` has one request per assistant turn. Every other level has one request. ``row``: the
-    index of the dialogue among those that are scored together."""
+    """Returns the requests to score ``dialogue``: one for each assistant turn, or a single one.
+
+    Args:
+        level: ``dialogue``, ``turn`` or ``last``, as in ``Judge.score``.
+        row: The index of the dialogue among the dialogues that are scored together.
+    """
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
@@ -514,21 +540,26 @@ def make_score_requests(
 
 
 def detects_languages(languages: Sequence[str] | None) -> bool:
-    """Returns whether a judge that supports ``languages`` detects the language of dialogues that
-    state none. It does if ``languages`` is not None and the extra lang is installed."""
+    """Returns whether the language of a dialogue that states none is detected.
+
+    It is if the extra ``lang`` is installed and the judge names its ``languages``."""
     return languages is not None and find_spec("lingua") is not None
 
 
 def is_truncated(judgement: Judgement) -> bool:
-    """Returns whether the judge read only a part of the dialogue of ``judgement``, because the rest
+    """Returns whether the judge of ``judgement`` read only a part of the dialogue, because the rest
     did not fit."""
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
 def truncation_warning(rows: str, truncated_turns: int, cut_turns: int) -> str:
-    """Returns a warning about ``rows`` ("3 judgements") of dialogues that do not fit.
-    ``truncated_turns``: how many turns are left out. ``cut_turns``: how many turns are read in
-    part."""
+    """Returns a warning about dialogues that do not fit into the judge's context window.
+
+    Args:
+        rows: What is warned about, such as ``3 judgements``.
+        truncated_turns: How many turns are left out.
+        cut_turns: How many turns are read in part.
+    """
     counts = []
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
@@ -540,7 +571,7 @@ def truncation_warning(rows: str, truncated_turns: int, cut_turns: int) -> str:
 def warn_at_end(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``. Then logs warnings about truncated turns and about languages that are
+    """Yields ``judgements``, then logs warnings about turns that did not fit and languages that are
     not in ``supported``."""
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()

@@ -1,8 +1,6 @@
-"""What a judge folder may hold: a folder can come from anybody, so it holds data only.
+"""Checks that a judge folder, which can come from anybody, holds data and no code.
 
-These checks run before anything is loaded. They name what is allowed; a folder with anything else
-is refused.
-"""
+The checks run before anything is loaded. They refuse what they do not know."""
 
 from __future__ import annotations
 
@@ -85,8 +83,8 @@ _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError if ``folder`` contains a pipe, a link to a place outside the folder, or
-    a file with a forbidden setting or size."""
+    """Raises JudgeLoadError if ``folder`` has a pipe, a link that leads out of it, or a file with a
+    forbidden setting or size."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     # The Hub's cache consists of links.
@@ -137,7 +135,7 @@ def _size_problems(path: Path, most: int) -> Iterator[str]:
 
 
 def _content_problems(path: Path) -> Iterator[str]:
-    """Yields a message for each thing in a JSON file that is forbidden. The file has settings or a
+    """Yields a message for each forbidden thing in ``path``, a JSON file of settings or a
     tokenizer."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -158,8 +156,8 @@ def _content_problems(path: Path) -> Iterator[str]:
 
 
 def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each setting in ``content`` that makes transformers run code: classes of
-    a file in the folder, kernels of the Hub, and quantization."""
+    """Yields a message for each setting in ``content`` that makes transformers run code of the
+    folder or the Hub, or quantize."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_code = key in ("auto_map", "custom_pipelines", "trust_remote_code")
@@ -169,8 +167,8 @@ def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each setting of a network or a tokenizer in ``content`` that is too
-    large."""
+    """Yields a message for each number or list in ``content``, the settings of a network or
+    tokenizer, that is too large."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_depth = re.search("layer|group|block|label", key)
@@ -183,8 +181,8 @@ def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each thing in a tokenizer.json that is forbidden: unknown steps, too
-    many added tokens, and steps that make a text much longer."""
+    """Yields a message for each forbidden thing in ``content`` of tokenizer.json, such as an
+    unknown step."""
     marks = content.get("added_tokens")
     if isinstance(marks, list) and len(marks) > _MOST_MARKS:
         yield f"has {len(marks):,} added tokens, and at most {_MOST_MARKS:,} are allowed"
@@ -204,8 +202,9 @@ def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _max_growth(step: Mapping[str, Any]) -> int:
-    """Returns the most characters that ``step`` of a normalizer can make of one character. Returns
-    more than is allowed if the step's table cannot be read."""
+    """Returns the most characters that ``step`` of a normalizer can make of one character.
+
+    It is more than is allowed if the step's table cannot be read."""
     if step["type"] == "ByteLevel":
         return 4  # letters of bytes
     if step["type"] != "Precompiled":

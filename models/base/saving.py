@@ -1,9 +1,6 @@
 """Saves judges as folders, and loads them from a folder, the Hub or a YAML file.
 
-A judge folder can come from anybody, so it must hold data only (safe_folder.py): weights are
-safetensors, nothing is unpickled, and transformers is always called with
-``trust_remote_code=False``.
-"""
+Nothing is unpickled and no code in a folder is run, because a folder can come from anybody."""
 
 from __future__ import annotations
 
@@ -63,9 +60,7 @@ _SHOWN = 6  # names in a message; a body has hundreds
 def save_judge(judge: Any, path: Path) -> Path:
     """Saves ``judge`` in the folder ``path`` and returns the folder.
 
-    An existing folder is replaced in one step, so it is never half written. Files of an earlier
-    judge in it are removed. All other files in it, such as checkpoints and logs, are kept.
-    """
+    An existing folder is replaced in one step. Its files that are not parts of a judge are kept."""
 
     def ignored_names(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -93,8 +88,7 @@ def save_judge(judge: Any, path: Path) -> Path:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Makes ``target`` a hard link to ``source``, so that both folders have the file. Copies the
-    file if the file system has no hard links."""
+    """Makes ``target`` a hard link to ``source``, or a copy where there are no hard links."""
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
@@ -102,8 +96,8 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes judge.json into ``folder``: the family, dimensions and languages of ``judge``, the
-    package version, and the family's ``settings``."""
+    """Writes judge.json into ``folder``, with the fields that all judges have and the family's
+    ``settings``."""
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -118,8 +112,10 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 
 
 def hash_judge_files(folder: Path) -> str:
-    """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
-    tokenizer and settings. The hash of a hybrid does not cover its members."""
+    """Returns a hash of the files in ``folder`` on which scores depend: weights, tokenizer and
+    settings.
+
+    It does not cover the members of a hybrid."""
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
     return files_hash(folder, [*_TOP, *in_parts], leave_out=_NO_NUMBERS)
@@ -131,9 +127,16 @@ def hash_judge_files(folder: Path) -> str:
 def load_judge(
     source: str | Path, *, revision: str | None = None, **options: Any
 ) -> Any:
-    """Loads the judge ``source``: a shipped name, a folder, a YAML file, or a hub id (at
-    ``revision``). ``options`` are settings of the family. Raises JudgeLoadError if the judge is not
-    found or cannot be loaded."""
+    """Loads a judge.
+
+    Args:
+        source: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
+        revision: A branch, tag or commit of the Hub id.
+        options: ``device``, ``dtype``, or fields that replace fields of the YAML file.
+
+    Raises:
+        JudgeLoadError: The judge is not found or cannot be loaded.
+    """
     described = judge_file(source)
     if described is None or revision is not None:
         return _load_folder(find_or_download_judge(source, revision), options)
@@ -146,8 +149,15 @@ def load_judge(
 
 
 def find_or_download_judge(source: str | Path, revision: str | None = None) -> Path:
-    """Returns the folder of the saved judge ``source``: a shipped name, a folder, or a hub id.
-    Downloads the judge of a hub id, at ``revision``. Raises HubError if there is no such judge."""
+    """Returns the folder of a saved judge, after a download if it is on the Hub.
+
+    Args:
+        source: A shipped name such as ``boxed``, a folder, or a Hub id.
+        revision: A branch, tag or commit of the Hub id.
+
+    Raises:
+        HubError: There is no such judge.
+    """
     folder = packaged_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
@@ -155,9 +165,12 @@ def find_or_download_judge(source: str | Path, revision: str | None = None) -> P
 
 
 def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
-    """Returns the hashes of the chats that the saved ``judge`` was trained on. ``judge``: a shipped
-    name, a folder, or a hub id (at ``revision``). Returns an empty set for a judge in a YAML
-    file."""
+    """Returns the hashes of the chats that a saved judge was trained on.
+
+    Args:
+        judge: A shipped name such as ``boxed``, a folder, or a Hub id. A YAML file has no hashes.
+        revision: A branch, tag or commit of the Hub id.
+    """
     chats: set[str] = set()
     if judge_file(judge) is None:
         folder = find_or_download_judge(judge, revision)
@@ -167,8 +180,11 @@ def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[st
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of judge.json in ``folder``. Raises JudgeLoadError if the file is missing
-    or damaged, or if its ``format`` is not FORMAT."""
+    """Returns the content of judge.json in ``folder``.
+
+    Raises:
+        JudgeLoadError: The file is missing, damaged, or in the format of another version.
+    """
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise JudgeLoadError(
@@ -197,9 +213,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _family_class(name: object, where: str) -> Any:
-    """Returns the class of the family ``name``, from FAMILIES or from the entry points GROUP of
-    installed packages. Raises JudgeLoadError, which begins with ``where``, if the family is unknown
-    or cannot be imported."""
+    """Returns the class of the judges of the family ``name``, such as ``encoder``.
+
+    Args:
+        where: The start of the error message.
+
+    Raises:
+        JudgeLoadError: The family is unknown or cannot be imported.
+    """
     families = {
         point.name: point.value for point in entry_points(group=GROUP)
     } | FAMILIES
@@ -257,9 +278,14 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
 
 
 def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
-    """Returns the judge that ``settings``, the content of a YAML file, describe. Raises
-    JudgeLoadError, which begins with ``name``, if the family can only be trained, or if a setting
-    is missing or wrong."""
+    """Returns the judge that ``settings``, the content of a YAML file, describe.
+
+    Args:
+        name: The start of the error message, such as the file's path.
+
+    Raises:
+        JudgeLoadError: The family can only be trained, or a setting is missing or wrong.
+    """
     settings = dict(settings)
     family = _family_class(settings.pop("family", None), name)
     languages = settings.pop("languages", None)
@@ -279,9 +305,14 @@ def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
 
 
 def _checked_languages(languages: Any, where: str) -> tuple[str, ...] | None:
-    """Checks the ``languages`` of a judge's config and returns them as a tuple. Returns None for
-    None. Raises ConfigError, which begins with ``where``, if they are not a list of ISO 639-1
-    codes."""
+    """Returns the ``languages`` of a judge's config as a tuple, or None for None.
+
+    Args:
+        where: The start of the error message.
+
+    Raises:
+        ConfigError: They are not a list of ISO 639-1 codes.
+    """
     if languages is None:
         return None
     is_list = isinstance(languages, list) and bool(languages)
@@ -294,10 +325,11 @@ def _checked_languages(languages: Any, where: str) -> tuple[str, ...] | None:
 
 
 def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> None:
-    """Raises JudgeLoadError if the files ``weights`` are too small to hold the weights of the
-    network that ``build`` returns: if the network has more weights than the files have bytes.
+    """Raises JudgeLoadError if files are too small to hold the weights of a network.
 
-    The network is built on the meta device, which takes no memory.
+    Args:
+        build: Returns the network. It is called on torch's meta device, which takes no memory.
+        weights: The files.
     """
     import torch
 
@@ -326,8 +358,11 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors in the safetensors file ``path`` by name. Raises JudgeLoadError if the
-    file is missing or damaged, or if a tensor has values that are not finite."""
+    """Returns the tensors in the safetensors file ``path`` by name.
+
+    Raises:
+        JudgeLoadError: The file is missing or damaged, or has values that are not finite.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -353,8 +388,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def require_matching_tensors(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Raises JudgeLoadError if the tensors ``state``, which were read from ``path``, differ from
-    ``expected`` in their names or shapes. The message lists the differences."""
+    """Raises JudgeLoadError if saved tensors have other names or shapes than the network needs.
+
+    Args:
+        expected: Name -> a tensor of the network.
+        state: Name -> the saved tensor.
+        path: The file of the saved tensors, for the message.
+    """
     misshapen = []
     for key in expected.keys() & state.keys():
         shape, right = list(state[key].shape), list(expected[key].shape)
@@ -373,10 +413,11 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if a saved judge's weights differ from those that its settings need.
+    """Raises JudgeLoadError if there is a weight in ``differences``.
 
-    ``differences``: a kind of problem, such as "missing" -> names of the weights that have it.
-    ``path``: the file or folder of the weights, for the message.
+    Args:
+        path: The file or folder of the weights, for the message.
+        differences: Kind of problem (``missing``) -> names of the weights that have it.
     """
     problems = []
     for problem, keys in differences.items():
@@ -406,12 +447,17 @@ def options_with_placement(
     """Returns ``options`` with ``device`` and ``dtype`` where the judge of a YAML file expects
     them.
 
-    If the judge has a language model on this machine, both are moved to the settings of that model
-    (``llm``). UniEval and EnDex have settings with these names, so for them nothing is moved. A
-    judge of another kind has no use for them: they raise ConfigError, or are left out if not
-    ``strict``.
+    A judge with a language model on this machine expects them in ``llm``.
 
-    ``settings``: the content of the YAML file. ``name``: the judge's name, for the error.
+    Args:
+        settings: The content of the YAML file.
+        options: Settings that the user gave, such as ``{"device": "cuda"}``.
+        name: The judge's name, for the error.
+        strict: Whether to raise an error, in place of leaving both out, if the judge has no
+            weights.
+
+    Raises:
+        ConfigError: The judge has no weights and ``strict`` is true.
     """
     others = {key: value for key, value in options.items() if key not in OPTIONS}
     placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}

@@ -31,7 +31,7 @@ def answer_key(model: object, request: ChatRequest) -> str:
 
 
 class AnswerCache:
-    """A cache of answers in the SQLite file ``path``, for several processes and threads at a time."""
+    """A cache of answers in the SQLite file ``path``, for several processes and threads at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -191,7 +191,7 @@ class CostLimitError(MedalError):
 
 
 class BudgetExceeded(Exception):
-    """A request could cost more than the cost limit leaves, and no running request can free money."""
+    """A request could cost more than the cost limit leaves, and no running one can free money."""
 
 
 class CostLimiter:

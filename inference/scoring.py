@@ -52,10 +52,12 @@ _BLOCK = 64  # lines: writing each by itself would halve the speed of a fast jud
 class ScoreOptions(Config):
     """How dialogues are scored, and what happens to an earlier file of judgements.
 
-    ``dimensions`` are the names to score. Empty means all. ``level`` is ``dialogue``, ``turn`` or
-    ``last``, as in Judge.score. ``keep`` names the metadata to copy to the judgements.
-    ``overwrite`` replaces an earlier file. ``retry_failed`` also scores those dialogues again whose
-    failure would repeat, such as a dialogue that does not fit.
+    Attributes:
+        dimensions: The dimensions to score. Empty means all.
+        level: ``dialogue``, ``turn`` (each answer) or ``last`` (the last answer).
+        keep: Fields of a dialogue to copy to its judgements, such as ``chatbot``.
+        overwrite: Whether to replace an earlier file.
+        retry_failed: Whether to score dialogues again whose failure would repeat.
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite

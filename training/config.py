@@ -78,26 +78,21 @@ Rescale = Literal["standardise"] | tuple[float, float]
 class DataEntry(ChatFileConfig):
     """One source of training, validation or test rows.
 
-    ``source`` and the fields that say how to read it are those of ChatFileConfig. ``dimensions``
-    maps the name of a label in the source to a dimension of the judge. It may be a list if the
-    names are equal. None takes all names that the source and the judge share.
-
-    ``rescale`` says how labels are mapped to the judge's scale. None maps the source's declared
-    scale linearly. ``standardise`` maps the mean of the labels to the middle of the judge's scale,
-    and their standard deviation to a fifth of that scale. It is for sources whose scale has no
-    bounds, and for raters who use the scale in another way. A pair (low, high) replaces the
-    declared scale. If low is the larger number, the scale is inverted. A mapping gives one of these
-    values for each label.
-
-    ``exclude_chatbots`` are chatbots whose rows are skipped. Dialogues with fewer turns than
-    ``min_turns`` or more than ``max_turns`` are skipped too. ``limit`` is the number of rows to
-    draw at random. None takes all. If a source is ``optional``, the run goes on without it when it
-    cannot be read.
-
-    ``plant`` injects issues into the dialogues (data_prep/perturbation). It has two keys.
-    ``per_issue`` is the number of pairs of a changed dialogue and its matched control.
-    ``clean_count`` is the number of unchanged dialogues. Training, validation and test rows get
-    different injected sentences, so a judge is tested on sentences that it has not seen.
+    Attributes:
+        dimensions: Maps a label of the source to a dimension of the judge. A list keeps the names.
+            None takes all names that both have.
+        rescale: How labels are mapped to the judge's scale, for all labels or by label. None maps
+            the declared scale linearly. A pair such as ``[1, 5]`` replaces the declared scale, and
+            ``[5, 1]`` also inverts it. ``standardise`` maps the mean of the labels to the middle of
+            the judge's scale, and their standard deviation to a fifth of it.
+        exclude_chatbots: Chatbots whose rows are skipped.
+        limit: The number of rows to draw at random. None takes all.
+        min_turns: The fewest turns of a dialogue. Shorter ones are skipped.
+        max_turns: The most turns of a dialogue. Longer ones are skipped.
+        plant: Injects issues into the dialogues. ``per_issue`` is the number of pairs of a changed
+            dialogue and its matched control, and ``clean_count`` the number of unchanged dialogues.
+            Training, validation and test rows get different sentences.
+        optional: Whether the run goes on without the source if it cannot be read.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -120,23 +115,27 @@ class DataEntry(ChatFileConfig):
 class TrainConfig(Config):
     """The settings of a training run.
 
-    ``name`` is the name of the judge. ``output_dir`` is the folder of the judge and of the run's
-    checkpoints. ``rubric`` is a file or a shipped name. ``only`` lists the dimensions of the rubric
-    to learn. None means all that have labels. ``model`` holds the family and its settings. ``seed``
-    seeds everything random. ``card_notes`` are sentences for the section "What it cannot do" of the
-    judge's card.
-
-    ``train`` are the sources of training rows. ``validation`` are the sources of the rows on which
-    settings are chosen and the calibration is fitted. ``test`` are the sources of rows that are
-    only scored after training. ``split`` can replace the last two: it gives the shares
-    ``validation`` and ``test`` of the training rows that are held out. Rows of one group stay
-    together. ``calibration`` is ``temperature`` (for heads with probabilities), ``isotonic`` (a
-    monotone map of the score) or ``none``.
-
-    The other fields are for families that are trained by steps. ``args`` are transformers'
-    TrainingArguments under their own names. ``early_stopping_patience`` is the argument of
-    transformers' EarlyStoppingCallback. ``start`` is the folder of a trained judge from whose
-    weights training starts. A weight is copied if its name and shape are equal.
+    Attributes:
+        name: The name of the judge.
+        output_dir: The folder of the judge and of the run's checkpoints.
+        rubric: A file with the dimensions, or the name of a shipped one.
+        seed: Seeds everything random.
+        only: The dimensions of the rubric to learn. None means all that have labels.
+        model: The family of the judge and its settings.
+        start: The folder of a trained judge from which training starts. It gives each weight of
+            equal name and shape. For families that are trained by steps.
+        train: The sources of training rows.
+        validation: The sources of rows on which settings are chosen and the calibration is fitted.
+        test: The sources of rows that are only scored after training.
+        split: The shares of the training rows to hold out instead, such as ``{validation: 0.1,
+            test: 0.1}``. Rows of one group stay together.
+        args: transformers' TrainingArguments under their own names. For families that are trained
+            by steps.
+        early_stopping_patience: The argument of transformers' EarlyStoppingCallback. For families
+            that are trained by steps.
+        calibration: ``temperature`` (for heads with probabilities), ``isotonic`` (a monotone map of
+            the score) or ``none``.
+        card_notes: Sentences for the section "What it cannot do" of the judge's card.
     """
 
     name: str

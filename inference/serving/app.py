@@ -41,9 +41,14 @@ _LISTED = 20  # malformed rows in an answer
 
 
 class ServeLimits(Config):
-    """Limits of a server. ``max_body`` is the size of a request in MB, ``max_turns`` the number of
-    its turns, and ``timeout`` the seconds until its answer. ``max_waiting`` is the number of
-    dialogues in the queue."""
+    """Limits of a server.
+
+    Attributes:
+        max_body: The maximum size of a request, in MB.
+        max_turns: The maximum number of turns in a request.
+        max_waiting: The maximum number of dialogues in the queue.
+        timeout: The maximum time until an answer, in seconds.
+    """
 
     max_body: int = option(4, ge=1, help="Most MB of a request. Larger ones get 413.")
     max_turns: int = option(2000, ge=1, help="Most turns of a request. More get 413.")

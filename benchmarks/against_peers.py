@@ -52,7 +52,7 @@ ELSEWHERE = ("onnx", "openvino")  # backends of the peers' own Python
 HEADER = (
     "",
     "tokens/s",
-    "medal score beside it, times as fast",
+    "medal score, times as fast",
     "dialogues/s",
     "start-up, s",
     "peak, MB",

@@ -11,7 +11,6 @@ tables have for it; ``languages`` what RUN/tables/languages.csv says of each int
 """
 
 import csv
-import gzip
 import math
 import re
 import sys
@@ -26,23 +25,21 @@ Rows = list[list[str]]
 SETS = {
     "fed": "FED",
     "dialogue_eval test": "dialogue_eval test",
-    "dstc9 test": "dstc9 test",
-    "dstc9 test without overlaps": "dstc9 test without ConTurE",
+    # Its dialogues that ConTurE has too are left out: their ratings helped to choose judges.
+    "dstc9 test without overlaps": "dstc9 test",
     "conture": "ConTurE",
 }
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
-    "`boxed`, the judge in the package": "`boxed` (22M)",
-    "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
-    "`contrast`": "`contrast` (135M, likelihood of user reactions)",
+    "`boxed`": "`boxed` (22M)",
+    "`human_embedded`": "`human_embedded` (22M)",
+    "`contrast`": "`contrast` (135M)",
     "`multilingual`": "`multilingual` (118M)",
-    "`geval`": "`geval` with the model of `contrast`",
+    "`geval`": "`geval` (135M)",
 }
-# ConTurE's ratings helped to choose these judges (settings.md), and dstc9's test has its dialogues.
-CHOSEN = ("`boxed`, the judge in the package", "`multilingual`")
-NOT_HELD_OUT = ("conture", "dstc9 test")
+# ConTurE's ratings helped to choose these judges.
+CHOSEN = ("`boxed`", "`multilingual`")
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
-IN_README = ("fed", "dialogue_eval test", "dstc9 test", "conture")
 
 
 def read_csv(name: str) -> Rows:
@@ -102,40 +99,45 @@ def seeds() -> dict[tuple[str, str], list[float]]:
 
 
 def cell(row: dict[str, str]) -> str:
-    """``0.68 [0.57, 0.77] (0.32)``: ρ, its interval, ρ within one chatbot.
-
-    A judge of seeds.csv has the range of its seeds first: its recipe's ρ, not its luckiest seed's.
-    The rest is about the seed in the package. † marks a set that helped to choose the judge, or has
-    dialogues of one.
-    """
+    """Returns ρ and its interval, such as ``0.68 [0.57, 0.77]``, or the range over the seeds of a
+    judge in seeds.csv. † marks ratings that helped to choose the judge."""
     if row["note"]:
         return row["note"]
-    number = f"{float(row['spearman']):.2f}"
-    mark = ""
-    if row["judge"] in CHOSEN and row["set"] in NOT_HELD_OUT:
-        mark = " †"
     if of_seeds := seeds().get((row["judge"], row["set"])):
-        span = f"{min(of_seeds):.2f} to {max(of_seeds):.2f}"
-        number = f"{span} over {len(of_seeds)} seeds; in the package {number}"
+        return f"{min(of_seeds):.2f} to {max(of_seeds):.2f}, {len(of_seeds)} seeds"
+    number = f"{float(row['spearman']):.2f}"
     if row["low"]:
         number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
-    if row["within_system"]:
-        number += f" ({float(row['within_system']):.2f})"
-    return number + mark
+    if row["judge"] in CHOSEN and row["set"] == "conture":
+        number += " †"
+    return number
 
 
-def overall(table: str, sets: Sequence[str] = tuple(SETS)) -> Rows:
-    """The rows of overall.csv that belong to ``table``, a line a judge, a column a set."""
+def within(row: dict[str, str]) -> str:
+    """Returns ρ among the dialogues of one chatbot."""
+    return row["within_system"] and f"{float(row['within_system']):.2f}"
+
+
+def overall(table: str, text: Callable[[dict[str, str]], str] = cell) -> Rows:
+    """The rows of overall.csv that belong to ``table``, a line a judge, a column a set, without
+    judges whose cells are empty."""
     head, *body = read_csv("overall")
     rows = [dict(zip(head, line, strict=True)) for line in body]
     rows = [row for row in rows if table in row["tables"].split()]
     sizes = {row["set"]: row["n"] for row in rows if row["n"]}
     made: Rows = []
     for judge in dict.fromkeys(row["judge"] for row in rows):
-        by = {row["set"]: cell(row) for row in rows if row["judge"] == judge}
-        made.append([judge, *(by.get(name, "") for name in sets)])
-    told = [f"{SETS[n]} (n {sizes[n]})" if n in sizes else SETS[n] for n in sets]
-    return [["judge", *told], *made]
+        by = {row["set"]: text(row) for row in rows if row["judge"] == judge}
+        if any(by.values()):
+            made.append([judge, *(by.get(name, "") for name in SETS)])
+    return [["judge", *(f"{SETS[n]} (n {sizes[n]})" for n in SETS)], *made]
+
+
+def columns(name: str, *numbers: int, rows: int | None = None) -> Rows:
+    """Returns some columns of NAME.csv, and of its rows the first ``rows``. Values in round
+    brackets are left out."""
+    kept = read_csv(name)[: None if rows is None else rows + 1]
+    return [[re.sub(r" \(-?[0-9.]+\)$", "", row[n]) for n in numbers] for row in kept]
 
 
 def pairs() -> Rows:
@@ -149,18 +151,6 @@ def pairs() -> Rows:
     return rows
 
 
-def settings() -> Rows:
-    """settings.csv, with the number of rows that the file of boxed's settings has."""
-    with gzip.open(
-        DATA / "boxed_settings.csv.gz", "rt", encoding="utf-8", newline=""
-    ) as file:
-        tried = sum(1 for _ in csv.reader(file)) - 1
-    return [
-        [cell.replace("{boxed}", f"{tried:,}") for cell in row]
-        for row in read_csv("settings")
-    ]
-
-
 def fed_languages() -> Rows:
     """fed_languages.csv, a line a judge, a column a language; the mean where there are all."""
     rows = [
@@ -168,33 +158,32 @@ def fed_languages() -> Rows:
         for line in read_csv("fed_languages")[1:]
     ]
     languages = list(dict.fromkeys(row["language"] for row in rows))
-    made = [["judge", "dialogues of each", *languages, "mean"]]
+    made = [["judge", *languages, "mean"]]
     for judge in dict.fromkeys(row["judge"] for row in rows):
         by = {row["language"]: row for row in rows if row["judge"] == judge}
-        sizes = sorted({int(row["n"]) for row in by.values()})
         values = [float(by[name]["spearman"]) for name in languages]
-        told = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
-        made.append(
-            [
-                judge,
-                told,
-                *(f"{v:.2f}" for v in values),
-                f"{sum(values) / len(values):.2f}",
-            ]
-        )
+        values.append(sum(values) / len(values))
+        made.append([judge, *(f"{value:.2f}" for value in values)])
     return made
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [
-        [ABOUT.get(row[0], row[0]), *row[1:]] for row in overall("readme", IN_README)
+        [ABOUT.get(row[0], row[0]), *row[1:]] for row in overall("readme")
     ],
     "judges": lambda: overall("judges"),
-    "families": lambda: overall("families", IN_README),
-    "boxed": lambda: [*overall("boxed"), *read_csv("boxed_aims")[1:]],
+    "judges_within": lambda: overall("judges", within),
+    "boxed": lambda: overall("boxed"),
+    "dstc12": lambda: columns("dstc12", 0, 1, 2),
+    "intervals_these": lambda: columns("intervals_these", 0, 2, 5, 6),
+    "intervals": lambda: columns("intervals", 0, 2, 5, 6),
+    "comparison_coverage_1": lambda: columns("comparison_coverage_1", 0, 1, 2, 3, 6),
+    "comparison_coverage_2": lambda: columns("comparison_coverage_2", 0, 1, 2, 3, 4, 5),
+    "llm_peers": lambda: columns("llm_peers", 0, 2, 6, 8, 9),
+    "against_peers": lambda: columns("against_peers", 0, 1, 2, 5, rows=11),
+    "train_demo": lambda: columns("train_demo", 0, 2, 5, 3, 4, rows=2),
     "fed_languages": fed_languages,
     "pairs": pairs,
-    "settings": settings,
 }
 
 

@@ -34,16 +34,12 @@ if TYPE_CHECKING:
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
-    """Returns the fields of transformers' config that describe the logits of ``heads``: their
-    number, their names and ``problem_type``.
+    """Returns the fields of transformers' config that describe the logits of ``heads``.
 
-    A pipeline of transformers chooses its activation by ``problem_type``. Binary heads get a
-    sigmoid, and a single classification head gets a softmax. All others have ``regression``, which
-    stands for no activation.
-    """
+    ``problem_type`` tells pipelines which activation to use."""
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
-    problem = "regression"
+    problem = "regression"  # no activation
     if kinds == {"binary"}:
         problem = "multi_label_classification"
     elif kinds == {"classification"} and len(heads) == 1:
@@ -59,11 +55,13 @@ def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
 
 
 class SequenceJudge(LearnedJudge):
-    """A judge whose network, ``net``, is a sequence classifier of transformers, perhaps with an
-    adapter of PEFT. The network reads the text of a dialogue and returns one row of logits, with a
-    slice for each dimension.
+    """A judge whose network is a sequence classifier of transformers, perhaps with a PEFT adapter.
 
-    The logit of a regression head is the raw score on [0, 1] minus 0.5.
+    Attributes:
+        net: The network, which reads one text per dialogue.
+        tokenizer: Its tokenizer.
+        heads: One output head for each dimension, in the order of their logits.
+        device: Where the network runs.
     """
 
     device: torch.device
@@ -101,8 +99,8 @@ class SequenceJudge(LearnedJudge):
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         """Returns the text that the network reads for each of ``dialogues``, with its token ids.
-        The text has the newest turns that fit. The token ids are those that the tokenizer gives for
-        the text alone."""
+
+        The text has the newest turns that fit."""
 
     @abstractmethod
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
@@ -116,9 +114,13 @@ class SequenceJudge(LearnedJudge):
         return self
 
     def split_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns the logits [B, outputs] of each dimension by its name. ``logits`` [B, outputs of
-        all heads]: what the network returns. The result of a regression head is its raw score on
-        [0, 1], the logit plus 0.5."""
+        """Returns the logits [B, outputs] of each dimension by its name.
+
+        For a regression the result is the score on [0, 1] before calibration: the logit plus 0.5.
+
+        Args:
+            logits: [B, outputs of all heads], as the network returns them.
+        """
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
         for head, part in zip(self.heads, parts, strict=True):
@@ -127,9 +129,12 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row: the sum of the losses of all heads. ``logits`` [B,
-        outputs of all heads] and ``targets`` [B, targets of all heads] have the columns of the
-        heads side by side."""
+        """Returns the loss [B] of each row: the sum over all heads.
+
+        Args:
+            logits: [B, outputs of all heads].
+            targets: [B, targets of all heads].
+        """
         units = self.split_logits(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []

@@ -1,9 +1,7 @@
 """Features of a turn: surface measures of its text, and similarities of its embedding to earlier
 turns.
 
-Surface measures work in any language, take microseconds, and detect much of what people complain
-about, repetition above all.
-"""
+Surface measures work in any language. What they detect best is repetition."""
 
 from __future__ import annotations
 
@@ -91,18 +89,20 @@ Grams = tuple[set[Any], set[Any], set[Any]]  # words, pairs and triples of words
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of ``text``. Scripts without spaces are split into runs of
-    katakana or hiragana, two ideographs, or three characters of Thai, Lao, Burmese or Khmer."""
+    """Returns the lower-case words of ``text``. Scripts without spaces are split into pieces about
+    as long as a word."""
     return _WORD.findall(text.casefold())
 
 
 class _Speaker:
     """What one speaker has said so far.
 
-    ``grams``: the words, bigrams and trigrams of all turns. ``recent``: the words, bigrams and
-    trigrams of each of the last four turns. ``turns``: each turn as a tuple of words.
-    ``spellings``: the character 4-grams of each turn. ``log_words``: the log of the number of words
-    of the last turn.
+    Attributes:
+        grams: The words, bigrams and trigrams of all turns.
+        recent: The words, bigrams and trigrams of each of the last four turns.
+        turns: Each turn as a tuple of words.
+        spellings: The character 4-grams of each turn.
+        log_words: The log of the last turn's number of words plus one.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,9 @@ class _Speaker:
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
     """Returns the surface features of each turn of ``dialogue``, [turns, len(FEATURE_NAMES)] in
-    float32. The features of a turn do not depend on later turns."""
+    float32.
+
+    The features of a turn do not depend on later turns."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -173,8 +175,10 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
 
 
 def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
-    """Returns whether any of the sets ``earlier`` has a Jaccard similarity above 0.6 to the set
-    ``spelling``."""
+    """Returns whether one of the sets ``earlier`` has a Jaccard similarity above 0.6 to
+    ``spelling``.
+
+    Each set has the character 4-grams of one turn."""
     for before in earlier:
         smaller, larger = sorted((len(spelling), len(before)))
         if smaller > _NEAR * larger:  # otherwise the sizes alone rule it out
@@ -185,14 +189,14 @@ def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
 
 
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
-    """Returns how similar each turn is to earlier turns, [T, 7]: one column for each of
-    SIMILARITY_NAMES.
+    """Returns how similar each turn is to earlier turns, [T, 7] in the order of SIMILARITY_NAMES.
 
-    A column compares a turn with certain earlier turns, such as the last turn of the partner. It is
-    0 for a turn that has none of these. ``cosines`` [T, T]: the cosines between the turns' vectors.
-    ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. Before the columns ``centred_*`` are
-    computed, the mean of all turns is subtracted from the vectors, so these columns also depend on
-    later turns.
+    A value is 0 if there is no such earlier turn. The columns ``centred_*`` also depend on later
+    turns.
+
+    Args:
+        cosines: [T, T], the cosines between the embeddings of the turns.
+        roles: [T], 0 for a user turn, 1 for an assistant turn.
     """
     centred = _centred_cosines(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
@@ -225,8 +229,11 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
 
 
 def _centred_cosines(cosines: Floats) -> Floats:
-    """Returns the cosines [T, T] that T unit vectors have after their mean is subtracted.
-    ``cosines`` [T, T]: the cosines of the vectors themselves."""
+    """Returns the cosines [T, T] of unit vectors after their mean is subtracted.
+
+    Args:
+        cosines: [T, T], the cosines of the vectors before that.
+    """
     with_mean = cosines.mean(axis=1)
     products = cosines - with_mean[:, None] - with_mean + with_mean.mean()
     # Equal turns leave only rounding, which must not be scaled up to a direction.
@@ -236,7 +243,7 @@ def _centred_cosines(cosines: Floats) -> Floats:
 
 
 def _highest_allowed(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the highest of ``cosines`` [..., T] among those that are ``allowed`` [..., T].
-    Returns 0 where none is allowed."""
+    """Returns the highest of ``cosines`` along the last axis where ``allowed`` is true, or 0 if
+    none is."""
     best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)
     return np.where(allowed.any(axis=-1), best, 0)

@@ -15,15 +15,20 @@ from medal_judges.storage.files import read_json
 def push_judge(
     folder: Path, repo_id: str, *, public: bool = False, revision: str | None = None
 ) -> str:
-    """Uploads the judge saved in ``folder`` to ``repo_id``, with a model card, and returns the
-    commit's URL. ``folder`` itself does not change.
+    """Uploads a saved judge to the Hub with a model card, and returns the commit's URL.
 
-    The judge is uploaded only if it still gives its golden scores. ``public``: whether a new
-    repository is public. If false, an existing repository must be private. ``revision``: the name
-    of a new tag for the commit.
+    It is uploaded only if it still gives the scores in its golden.json.
 
-    Raises JudgeLoadError if ``folder`` has no judge or the golden scores differ. Raises ConfigError
-    if the judge's base model is a folder of this machine. Raises HubError if the upload fails.
+    Args:
+        folder: The judge's folder, which does not change.
+        repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
+        public: Whether a new repository is public. If false, an existing one must be private.
+        revision: The name of a new tag for the commit.
+
+    Raises:
+        JudgeLoadError: ``folder`` has no judge, or its scores differ.
+        ConfigError: The judge's base model is a folder of this machine.
+        HubError: The upload fails.
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.models.card.writer import write_card
@@ -45,13 +50,14 @@ def push_judge(
 
 
 def require_public_base(folder: Path) -> None:
-    """Raises ConfigError if the judge in ``folder`` is a LoRA judge, or a hybrid with a LoRA judge,
-    whose base model is a folder of this machine."""
+    """Raises ConfigError if the judge in ``folder`` needs a base model that is a folder of this
+    machine."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):
         config = read_json(path)
         model = config.get(config.get("family"))
+        # Every other judge, alone or in a hybrid, is saved with its base or has a public one.
         if config.get("family") != "lora" or not isinstance(model, dict):
             continue
         base = str(model["base"])

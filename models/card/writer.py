@@ -35,11 +35,14 @@ _UNKNOWN = "not stated here: see the model's page"
 def write_card(
     folder: Path, *, repo_id: str | None = None, revision: str | None = None
 ) -> None:
-    """Writes the model card of the judge in ``folder`` into ``folder``.
+    """Writes the model card README.md of the judge in ``folder`` into it.
 
-    ``repo_id``: the Hub repository that the card's code example loads, at ``revision``. None makes
-    it load a folder with the name of ``folder``. Raises JudgeLoadError if there is no judge or no
-    golden.json.
+    Args:
+        repo_id: The Hub repository in the card's code example. None is a local folder.
+        revision: The revision in the code example.
+
+    Raises:
+        JudgeLoadError: ``folder`` has no judge or no golden.json.
     """
     config, golden = read_config(folder), read_golden(folder)
     settings = read_json_if_there(folder / "train_config.json", {})
@@ -84,12 +87,14 @@ def write_card(
 def _base_model_facts(
     config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Returns ``name``, ``hub_id`` and ``licence`` of a judge's base model. Returns None for a
-    judge without a base model. ``hub_id`` is None if the base is a folder. ``config``: judge.json.
-    ``settings``: train_config.json.
+    """Returns the name and the licence of a judge's base model, or None if it has none.
 
-    The licence of a model on the Hub is what its model card in the cache says. Without this card it
-    is unknown.
+    Args:
+        config: The content of judge.json.
+        settings: The content of train_config.json.
+
+    Returns:
+        A dict with ``name``, ``hub_id`` (None for a local folder) and ``licence``.
     """
     family = config["family"]
     if "base" not in config.get(family, {}):
@@ -135,9 +140,8 @@ def _hub_metadata(facts: Mapping[str, Any]) -> str:
 
 
 def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
-    """Returns the estimates in ``agreement`` that have a value, in the form that the Hub shows. The
-    Hub merges all results for the same dataset, language and metric. To keep dimensions apart, the
-    metric's name includes the dimension."""
+    """Returns the rows of ``agreement``, the content of agreement.json, that have a value, in the
+    form that the Hub shows."""
     from huggingface_hub import EvalResult
 
     results = []
@@ -155,6 +159,7 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
             dataset_split=row["part"],
             dataset_config=row["lang"],
             metric_type=row["metric"],
+            # Without the dimension the Hub would merge the results of all.
             metric_name=f"{METRICS[row['metric']]}, {row['dimension']}",
             metric_value=round(row["value"], 4),
             metric_args=arguments,
@@ -164,9 +169,12 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 
 def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the result of ``medal trial`` for the judge in ``folder``: the content of trial.json
-    and ``verdicts``, pairs (group, verdict). Returns None if there is no trial.json, or if it is
-    about another judge or an earlier revision."""
+    """Returns the saved result of ``medal trial`` for the judge in ``folder``.
+
+    Returns:
+        The content of trial.json and ``verdicts``, pairs (group, verdict). None if there is no
+            trial of this revision of the judge.
+    """
     path = folder / TRIAL_NAME
     if not path.is_file():
         return None

@@ -10,13 +10,15 @@ from medal_judges.models.base.heads import HeadedConfig
 
 
 class EncoderConfig(HeadedConfig):
-    """The settings of an encoder judge: a pretrained encoder (ModernBERT, XLM-R, E5, BERT, ...)
-    with a classification head, fine-tuned.
+    """The settings of an encoder judge: a fine-tuned encoder (ModernBERT, XLM-R, E5, BERT, ...)
+    with a classification head.
 
-    ``base``: the pretrained encoder. Give a hub id (at ``base_revision``), a folder,
-    ``embedded:minilm`` or ``embedded:e5``. ``config``: fields of the encoder's config.json to
-    replace, such as ``classifier_pooling: mean`` for ModernBERT. ``max_tokens``: the maximum length
-    of a dialogue, which is read as one text. A longer dialogue loses its oldest turns.
+    Attributes:
+        base: The pretrained encoder: a Hub id, a folder, ``embedded:minilm`` or ``embedded:e5``.
+        base_revision: The branch, tag or commit of a Hub id.
+        config: Fields of the encoder's config.json to replace, such as ``classifier_pooling: mean``
+            for ModernBERT.
+        max_tokens: The maximum length of a dialogue. A longer one loses its oldest turns.
     """
 
     family: Literal["encoder"] = "encoder"

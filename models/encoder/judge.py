@@ -41,7 +41,7 @@ class EncoderJudge(SequenceJudge):
 
     @cached_property
     def renderer(self) -> DialogueRenderer:
-        """The object that makes the text and the token ids of a dialogue."""
+        """Makes the text and the token ids of dialogues."""
         return DialogueRenderer(self.tokenizer, self.config.max_tokens)
 
     @classmethod
@@ -53,11 +53,18 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: Device = None,
     ) -> EncoderJudge:
-        """Returns a new judge of ``dimensions`` on the pretrained ``config.base``. The weights of
-        its classification head are random, from torch's seed.
+        """Returns a new judge on a pretrained encoder, with a classification head of random
+        weights.
 
-        Raises ConfigError for settings that do not fit the base, and JudgeLoadError if the base
-        cannot be loaded.
+        Args:
+            config: Its ``base`` is the encoder.
+            dimensions: What the judge scores.
+            name: The judge's name. By default it is the family.
+            device: Where it runs. None is the GPU if there is one.
+
+        Raises:
+            ConfigError: The settings do not fit the encoder.
+            JudgeLoadError: The encoder cannot be loaded.
         """
         heads = output_heads(dimensions, config.heads)
 
@@ -92,8 +99,15 @@ class EncoderJudge(SequenceJudge):
     def load(
         cls, folder: Path, *, device: Device = None, dtype: str = "fp32"
     ) -> EncoderJudge:
-        """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
-        ``fp16``). Raises JudgeLoadError if weights are missing or do not fit the config."""
+        """Loads the judge saved in ``folder``.
+
+        Args:
+            device: Where it runs. None is the GPU if there is one.
+            dtype: ``fp32``, ``bf16`` or ``fp16``.
+
+        Raises:
+            JudgeLoadError: Weights are missing or do not fit the settings.
+        """
         saved = read_config(folder)
         state, config = constructor_arguments(saved), EncoderConfig(**saved["encoder"])
         heads = output_heads(state.pop("dimensions"), config.heads)

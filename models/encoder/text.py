@@ -1,7 +1,4 @@
-"""Turns a dialogue into the text that an encoder reads.
-
-The network reads only this text. Any copy of the tokenizer gives the same token ids for it.
-"""
+"""Turns a dialogue into the text that an encoder reads."""
 
 from __future__ import annotations
 
@@ -18,11 +15,13 @@ if TYPE_CHECKING:
 
 
 class DialogueRenderer:
-    """Makes the text of a dialogue, with one line per turn: ``user: ...`` or ``assistant: ...``.
+    """Turns dialogues into texts with one line per turn, such as ``user: Hello``.
 
-    Each line ends with the tokenizer's separator token. The tokenizer itself adds the last one.
-    Special tokens that occur in a turn's text are broken up, so a turn cannot end itself or begin
-    another.
+    Lines are joined by the tokenizer's separator token. Special tokens in a turn become plain text.
+
+    Attributes:
+        tokenizer: The encoder's tokenizer.
+        max_tokens: The maximum length of a text. The oldest turns are dropped.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> None:

@@ -56,9 +56,13 @@ TokenIds = tuple[int, ...]
 class MetricConfig(Config):
     """The settings of a published metric.
 
-    ``name``: the judge's name. ``model``: a folder, or a hub id at ``revision``. ``tokenizer``: the
-    folder or hub id of the tokenizer. None is ``model``. ``device``: None is the GPU if there is
-    one. ``dtype``: the dtype of the weights.
+    Attributes:
+        name: The judge's name.
+        model: A folder or a Hub id.
+        revision: The branch, tag or commit of a Hub id.
+        tokenizer: The folder or Hub id of the tokenizer. None is ``model``.
+        device: Where the metric runs. None is the GPU if there is one.
+        dtype: The precision of the weights.
     """
 
     name: str
@@ -72,11 +76,14 @@ class MetricConfig(Config):
 def load_checkpoint(
     config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads the model of ``config`` and returns its network, in evaluation mode, and its tokenizer.
+    """Loads the network, in evaluation mode, and the tokenizer of a published metric.
 
-    ``network_class``: the name of the network's class in transformers. Raises JudgeLoadError if the
-    model cannot be loaded. Raises it too if the only weights are a pickle, because a pickle can run
-    code.
+    Args:
+        config: The settings, which name the model.
+        network_class: The network's class in transformers, such as ``T5ForConditionalGeneration``.
+
+    Raises:
+        JudgeLoadError: The model cannot be loaded, or its weights are only a pickle.
     """
     import transformers
 
@@ -115,9 +122,10 @@ def load_checkpoint(
 class Queries:
     """The inputs of the network for one request.
 
-    ``inputs``: (dimension, turn index, token ids). If a dimension is scored sentence by sentence, a
-    turn has an input for each sentence. ``dropped``: the indices of turns that are left out of an
-    input because it would be too long. ``cut``: the indices of turns whose input lost its end.
+    Attributes:
+        inputs: (dimension, turn index, token ids). A turn has several if its sentences are scored.
+        dropped: The indices of turns that are left out of an input that would be too long.
+        cut: The indices of turns whose input lost its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
@@ -126,12 +134,18 @@ class Queries:
 
 
 class TurnMetric(Judge):
-    """Base class of published metrics, whose network returns a probability for each input. The
-    score of a dialogue is the mean over its assistant turns.
+    """Base class of published metrics, which score each assistant turn. A dialogue gets the mean.
 
-    A family implements ``add_inputs`` and ``_batch_probabilities``. ``parts``: a dimension -> the
-    dimensions whose mean it is. ``sums``: the dimensions for which the probabilities of a turn's
-    sentences are added up. For all others their mean is taken.
+    Attributes:
+        config: The settings.
+        max_tokens: The maximum length of an input.
+        network_class: The network's class in transformers.
+        prompt_hash: A hash of the prompt, if there is one.
+        truncation: What is left out of a dialogue that is too long, in words.
+        missing: Why a dimension can have no score.
+        parts: Dimension -> the dimensions whose mean it is.
+        sums: Dimensions for which the probabilities of a turn's sentences are added up. For others
+            the mean is taken.
     """
 
     config: Any
@@ -156,8 +170,12 @@ class TurnMetric(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric:
-        """Returns the judge that ``settings`` describe, the content of a file of configs/judges/.
-        Raises ConfigError for a wrong field, and JudgeLoadError if the model cannot be loaded."""
+        """Returns the judge that ``settings``, the content of a YAML file, describe.
+
+        Raises:
+            ConfigError: A field is wrong.
+            JudgeLoadError: The model cannot be loaded.
+        """
         where = f"{cls.family} judge"
         config = build_config(cls.config_class, dict(settings), where=where)
         return cls(config, *load_checkpoint(config, cls.network_class))
@@ -173,7 +191,7 @@ class TurnMetric(Judge):
         )
 
     def _tokenize_truncated(self, text: str, turn: int, queries: Queries) -> TokenIds:
-        """Returns the token ids of ``text``. If there are too many, drops the last ones and adds
+        """Returns the token ids of ``text``, at most ``max_tokens``. If some are left out, adds
         ``turn`` to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
         if len(ids) > self.max_tokens:
@@ -184,13 +202,22 @@ class TurnMetric(Judge):
 
     @abstractmethod
     def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Adds to ``queries`` what the network must read to score the turn at index ``turn``. No
-        input may contain a later turn."""
+        """Adds to ``queries`` what the network must read to score one turn.
+
+        Args:
+            dialogue: The dialogue. An input may have no later turn than ``turn``.
+            turn: The index of the turn.
+            queries: The inputs so far.
+        """
 
     @abstractmethod
     def _batch_probabilities(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the probability [B] of each row of ``ids`` [B, L]. ``mask`` [B, L]: 1 for a
-        token, 0 for padding."""
+        """Returns the probability [B] that the network gives to each row.
+
+        Args:
+            ids: [B, L] token ids.
+            mask: [B, L], 1 for a token, 0 for padding.
+        """
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
@@ -224,8 +251,7 @@ class TurnMetric(Judge):
     def _probability_by_input(
         self, requests: Sequence[ScoreRequest], dimensions: set[str]
     ) -> dict[TokenIds, float]:
-        """Returns the probability of each distinct input about one of ``dimensions``, by its token
-        ids."""
+        """Returns token ids -> probability for each distinct input about one of ``dimensions``."""
         import torch
 
         device = self.network.device
@@ -251,11 +277,12 @@ class TurnMetric(Judge):
     def _dimension_score(
         self, name: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> DimensionScore:
-        """Returns the score of the dimension ``name``: the mean over the turns. A turn counts only
-        if every dimension in ``parts[name]`` has a value for it.
+        """Returns the score of the dimension ``name``: the mean over the turns.
 
-        ``answers``: dimension -> turn index -> probabilities. A turn has one probability, or one
-        per sentence.
+        A turn counts only if every dimension in ``parts[name]`` has a value for it.
+
+        Args:
+            answers: Dimension -> turn index -> probabilities, one or one per sentence.
         """
         dimension, parts = self.dimension(name), self.parts.get(name, [name])
         values_by_turn: dict[int, list[float]] = {}
@@ -283,12 +310,10 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 
 
 class EnDexJudge(TurnMetric):
-    """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging, learnt from
-    reactions on Reddit.
+    """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging.
 
-    The model is a RoBERTa classifier with two classes. It reads the answer without the turns before
-    it, as in the paper. An answer that is too long loses its end, and is counted in ``cut_turns``.
-    """
+    A RoBERTa classifier, trained on reactions on Reddit, reads the answer alone. An answer that is
+    too long loses its end."""
 
     family = "endex"
     network_class = "RobertaForSequenceClassification"
@@ -329,10 +354,11 @@ _END = re.compile(
 class UniEvalConfig(MetricConfig):
     """The settings of UniEval.
 
-    ``model``: a T5 that is trained as UniEval. ``dimensions``: the dimensions to score. None is
-    all. ``sentences``: how the probabilities of an answer's sentences are combined. ``sum`` is what
-    the published code does, and ``mean`` does not favour long answers. ``max_tokens``: the maximum
-    length of an input.
+    Attributes:
+        dimensions: The dimensions to score. None is all.
+        sentences: How the probabilities of an answer's sentences are combined. The published code
+            takes the sum, which favours long answers.
+        max_tokens: The maximum length of an input.
     """
 
     dimensions: tuple[str, ...] | None = None
@@ -341,17 +367,9 @@ class UniEvalConfig(MetricConfig):
 
 
 class UniEvalJudge(TurnMetric):
-    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply. The
-    score is P(Yes) / (P(Yes) + P(No)) of the first token of T5's answer.
+    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply.
 
-    Engagingness is scored for each sentence of the reply, and the score is the mean over the
-    sentences. The published code takes the sum, so longer replies score higher. The setting
-    ``sentences: sum`` does the same: the sum is ``raw`` in the details, and the score is raw / (1 +
-    raw). ``overall`` is the mean of the other dimensions.
-
-    An input longer than ``max_tokens`` loses its oldest turns. If it is still too long, it loses
-    its end. The judgement counts both. The published code only cuts the end.
-    """
+    The score is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions."""
 
     family = "unieval"
     config_class = UniEvalConfig
@@ -396,8 +414,8 @@ class UniEvalJudge(TurnMetric):
                     queries.dropped.update(range(dropped))
 
     def _find_fact(self, dialogue: Dialogue) -> str:
-        """Returns the fact that the reply may use, from the context of ``dialogue``: the first text
-        under one of FACT_KEYS. Returns an empty text if there is none."""
+        """Returns the fact that the reply may use, from the context of ``dialogue``, or an empty
+        text."""
         for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
@@ -410,12 +428,14 @@ class UniEvalJudge(TurnMetric):
     def _fit_input(
         self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
-        """Returns a pair: the text of the input with the newest turns that fit, and the number of
-        older turns that were dropped.
+        """Returns an input with the newest turns that fit, and the number of older turns that do
+        not.
 
-        ``question``: the question and its fields in prompts/unieval. ``answer``: the reply, or one
-        sentence of it. ``before``: the turns before the reply. ``fact``: the fact that the reply
-        may use.
+        Args:
+            question: The question and its fields, from prompts/unieval.
+            answer: The reply, or one sentence of it.
+            before: The turns before the reply.
+            fact: The fact that the reply may use.
         """
         layout = self.layout
 
@@ -445,8 +465,7 @@ class UniEvalJudge(TurnMetric):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits ``text`` into sentences and leaves out empty ones. The result always has a sentence,
-    which is empty if ``text`` is."""
+    """Splits ``text`` into sentences. An empty text has one empty sentence."""
     parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from medal_judges.cli import COMMANDS, app, command_of
+from medal_judges.cli import COMMANDS, app, load_command
 
 for name in COMMANDS:
-    inner = getattr(command_of(name), "commands", {})
+    inner = getattr(load_command(name), "commands", {})
     for words in ((name,), *((name, each) for each in inner)):
         done = CliRunner().invoke(app, [*words, "--help"])
         assert done.exit_code == 0, (words, done.output, done.exception)

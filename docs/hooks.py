@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 from settings_page import settings_page
 
 import medal_judges
-from medal_judges.cli import COMMANDS, command_of
+from medal_judges.cli import COMMANDS, load_command
 from medal_judges.cli.configs import CONFIGS
 from medal_judges.config import shipped_names, top_comment
 
@@ -85,7 +85,7 @@ def command_pages() -> dict[str, str]:
     """Path -> text of the reference of commands, one page a command of ``medal``."""
     pages = {}
     for name in COMMANDS:
-        text = [f"# medal {name}", *_helps(command_of(name), f"medal {name}")]
+        text = [f"# medal {name}", *_helps(load_command(name), f"medal {name}")]
         pages[f"reference/commands/{name}.md"] = "\n\n".join(text) + "\n"
     return pages
 

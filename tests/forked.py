@@ -13,7 +13,7 @@ from subprocess import CompletedProcess, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import Any
 
-from medal_judges.cli import COMMANDS, command_of, main
+from medal_judges.cli import COMMANDS, load_command, main
 from medal_judges.records.judgement import Judgement
 
 
@@ -107,7 +107,7 @@ def start(
 ) -> Forked:
     """``medal`` with these words; ``first`` is called in its process before it."""
     if words[0] in COMMANDS:
-        command_of(str(words[0]))  # a signal is not to come in the middle of its import
+        load_command(str(words[0]))  # a signal is not to come during its import
 
     def work() -> None:
         sys.argv = ["medal", *map(str, words)]

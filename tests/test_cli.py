@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from medal_judges import __version__
-from medal_judges.cli import COMMANDS, app, command_of, main
+from medal_judges.cli import COMMANDS, app, load_command, main
 
 from .forked import medal
 
@@ -34,7 +34,7 @@ def test_the_package_runs_as_a_module() -> None:
 def _commands() -> Iterator[tuple[str, Any]]:
     """(words, command) of every command and subcommand."""
     for name in COMMANDS:
-        command = command_of(name)
+        command = load_command(name)
         for word, each in {"": command, **getattr(command, "commands", {})}.items():
             yield f"{name} {word}".strip(), each
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges.cli import app, command_of
+from medal_judges.cli import app, load_command
 from medal_judges.config import load_config
 
 from .walks import ROOT, WALKS, steps
@@ -70,7 +70,7 @@ def test_every_documented_command_parses_and_its_config_loads(
         monkeypatch.setattr(f"medal_judges.{module}.load_config", loaded)
     wrong, count = [], 0
     for where, words, whole in documented():
-        known: Any = command_of(words[0])
+        known: Any = load_command(words[0])
         name, rest = words[0], words[1:]
         try:
             if rest and hasattr(known, "commands"):

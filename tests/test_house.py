@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from tests.readability import BASE, Figures, measure, surface
 
-from medal_judges.cli import COMMANDS, command_of
+from medal_judges.cli import COMMANDS, load_command
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
@@ -82,7 +82,7 @@ def test_what_a_person_must_know(name: str, surface_counts: Counter[str]) -> Non
 
 def test_a_command_has_few_options() -> None:
     for name in COMMANDS:
-        command = command_of(name)
+        command = load_command(name)
         for subcommand in getattr(command, "commands", {"": command}).values():
             panels = Counter(
                 getattr(parameter, "rich_help_panel", None)

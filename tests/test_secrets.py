@@ -17,7 +17,7 @@ def test_no_form_of_a_secret_is_left(
     before: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets, "_hidden", set())
-    secrets.hide(KEY)
+    secrets.register_secret(KEY)
     header = f"{before}{KEY}{after}"
     encoded = b64encode(header.encode()).decode()
     for form in (

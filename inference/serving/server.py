@@ -14,7 +14,7 @@ import uvicorn
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.serving.app import ScoreService, ServeLimits, make_app
 from medal_judges.models.base.judge import Judge
-from medal_judges.secrets import hide
+from medal_judges.secrets import register_secret
 
 TOKEN_VARIABLE = "MEDAL_JUDGES_TOKEN"
 _SHORTEST = 16  # characters of a token
@@ -40,7 +40,7 @@ def token_from_environment(host: str) -> str | None:
             hint=f"{hint}, or leave --host out",
         )
     if token is not None:
-        hide(token)
+        register_secret(token)
         if len(token) < _SHORTEST or not token.isascii():
             raise ConfigError(
                 f"{TOKEN_VARIABLE} needs {_SHORTEST} or more ASCII characters",

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import judge_file, packaged_folder, read_yaml
+from medal_judges.config import judge_file, packaged_judge_folder, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, download_judge
 from medal_judges.models.base.safe_folder import require_data_only
@@ -158,7 +158,7 @@ def find_or_download_judge(source: str | Path, revision: str | None = None) -> P
     Raises:
         HubError: There is no such judge.
     """
-    folder = packaged_folder(source) or Path(source)
+    folder = packaged_judge_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
     return download_judge(str(source), revision)

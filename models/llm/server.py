@@ -50,7 +50,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
-from medal_judges.secrets import hide, without_secrets
+from medal_judges.secrets import register_secret, without_secrets
 from medal_judges.storage.files import PicklableLock, cache_folder
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def read_and_hide_key(variable: str) -> str:
     """Returns the API key in the environment variable ``variable`` and hides it in all messages
     from then on. Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
-    hide(key)
+    register_secret(key)
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"the key in {variable} has a control character or one outside ASCII",

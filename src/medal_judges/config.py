@@ -24,25 +24,26 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
-def packaged_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge ``name`` if its weights are in the package (PACKAGED).
-    Returns None for any other judge. ``./NAME`` or a Path always means a folder of the user, even
-    if its name is in PACKAGED."""
+def packaged_judge_folder(name: str | Path = BOXED) -> Path | None:
+    """Returns the folder of the judge ``name`` if its weights are in the package, otherwise None.
+    ``./NAME`` is always a folder of the user."""
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))
     return None
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/``folder``, without the endings .yaml and
-    .py."""
+    """Returns the sorted names of the files in configs/``folder``, without .yaml and .py."""
     files = (CONFIGS / folder).glob("*.*")
     return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
 
 def shipped_file(name: str) -> Path:
-    """Returns the path of the shipped file ``name``, which is FOLDER/NAME in configs/. The ending
-    .yaml or .py may be left out. The file may not exist."""
+    """Returns the path of a shipped file, which may not exist.
+
+    Args:
+        name: Path in configs/, such as ``train/quickstart``. The ending may be left out.
+    """
     ending = ".yaml"
     if name.startswith("convert/"):
         ending = ".py"
@@ -51,8 +52,12 @@ def shipped_file(name: str) -> Path:
 
 
 def top_comment(folder: str, name: str) -> str:
-    """Returns the first sentence of the comment at the top of the shipped file ``name`` in
-    configs/``folder``. Returns an empty text if there is no comment."""
+    """Returns the first sentence of the comment at the top of a shipped file, or an empty text.
+
+    Args:
+        folder: Subfolder of configs/, such as ``train``.
+        name: Name of the file, without its ending.
+    """
     remark = []
     for line in config_text(f"{folder}/{name}").splitlines():
         if not line.startswith("#"):
@@ -63,10 +68,11 @@ def top_comment(folder: str, name: str) -> str:
 
 
 def judge_file(name: str | Path) -> str | None:
-    """Returns the YAML file of the judge ``name``. For the name of a shipped judge (``contrast``)
-    it is a path in configs/. A path that ends in .yaml or .yml is returned unchanged. Returns None
-    for anything different, such as the folder or Hub id of a trained judge. A user's folder with
-    the name of a shipped judge is written ``./NAME``."""
+    """Returns the YAML file of the judge ``name``, or None for a trained judge.
+
+    Args:
+        name: Shipped name (``contrast``), YAML file, folder or Hub id.
+    """
     text = str(name)
     if text in shipped_names(JUDGES):
         return f"configs/judges/{text}.yaml"
@@ -94,13 +100,16 @@ def option(
     panel: str | None = None,
     **bounds: Any,
 ) -> Any:
-    """Returns a pydantic field for one option of a command. It is the default of a field of a
-    Config, from which cli/options.py builds the command line.
+    """Returns a pydantic field of a ``Config`` that is also an option of a command.
 
-    ``help`` is the text in the command's help. ``flag`` replaces ``--field-name``. With
-    ``argument`` the option is a positional argument. ``metavar`` names the value in the help, and
-    ``panel`` is the heading above the option. An option without ``default`` is required. ``bounds``
-    are limits as in pydantic's Field, such as ``ge=0``.
+    Args:
+        default: Value of an option that is not typed. Without a default, it must be typed.
+        help: Text in the command's help.
+        flag: Name of the option, in place of ``--field-name``.
+        argument: Whether it is a positional argument.
+        metavar: What help calls the value, such as ``FILE``.
+        panel: Heading above the option in the help.
+        bounds: Limits as in pydantic's ``Field``, such as ``ge=0``.
     """
     extra: Any = dict(flag=flag, argument=argument, metavar=metavar, panel=panel)
     return Field(default, description=help, json_schema_extra=extra, **bounds)
@@ -131,26 +140,30 @@ def load_config(
     *,
     folder: str | None = None,
 ) -> C:
-    """Returns the config at ``path`` as an instance of ``kind``. ``path`` is a file, a name in
-    configs/ (``train/quickstart``), or a name in the subfolder ``folder`` of configs/
-    (``quickstart``).
+    """Reads a YAML config and returns it as an instance of ``kind``.
 
-    ``overrides`` are texts of the form ``a.b=value``, with the value in YAML. Raises ConfigError if
-    a key is unknown or a value has the wrong type. The error names the key and the nearest known
-    key.
+    Args:
+        path: File, or name of a shipped config, such as ``train/quickstart``.
+        overrides: Changes of the form ``a.b=value``, with the value in YAML.
+        folder: Subfolder of configs/ in which ``path`` may be a name.
+
+    Raises:
+        ConfigError: The file cannot be read, a key is unknown or a value has the wrong type.
     """
     data = apply_overrides(read_yaml(path, folder), overrides)
     return build_config(kind, data, where=str(path))
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Changes ``data`` by ``overrides`` and returns it. An override is a text of the form
-    ``a.b=value``, with the value in YAML.
+    """Changes ``data``, the content of a YAML config, by ``overrides`` and returns it.
 
-    ``a.0.b=value`` changes the first element of the list ``a``. ``a=value`` is applied before
-    ``a.b=value``, whatever their order. Raises ConfigError if an override has no ``=``, or if ``a``
-    in ``a.b=value`` is neither a mapping nor a list.
+    Args:
+        overrides: Such as ``a.b=value``, or ``a.0.b=value`` for the first element of a list.
+
+    Raises:
+        ConfigError: An override has no ``=``, or ``a`` in ``a.b=value`` has no settings.
     """
+    # a=value before a.b=value, whatever their order.
     for override in sorted(overrides, key=lambda text: text.split("=")[0].count(".")):
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
@@ -159,23 +172,25 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
         group: Any = data
         try:
             for name in groups:
-                subgroup = group[_add_key(group, name)]
+                subgroup = group[_ensure_key(group, name)]
                 if subgroup is None:  # absent, or an empty group in the YAML
                     subgroup = {}
                 elif name == "llm" and isinstance(subgroup, str):
                     subgroup = {"model": subgroup}
-                group[_add_key(group, name)] = subgroup
+                group[_ensure_key(group, name)] = subgroup
                 group = subgroup
-            group[_add_key(group, last)] = parse_yaml(value, f"override {override!r}")
+            group[_ensure_key(group, last)] = parse_yaml(
+                value, f"override {override!r}"
+            )
         except (TypeError, ValueError, IndexError) as error:
             problem = f"override {override!r}: {group!r} has no settings. Leave it out"
             raise ConfigError(problem) from error
     return data
 
 
-def _add_key(group: Any, name: str) -> Any:
-    """Returns ``name`` as an index or key of ``group``. For a list it is the whole number ``name``.
-    For a mapping it is ``name`` itself, which is added with the value None if it is missing."""
+def _ensure_key(group: Any, name: str) -> Any:
+    """Returns ``name`` as a key of a mapping, or as an index of a list. A key that ``group`` lacks
+    is added, with the value None."""
     if isinstance(group, list):
         return int(name)
     group.setdefault(name, None)
@@ -183,9 +198,14 @@ def _add_key(group: Any, name: str) -> Any:
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Returns the mapping ``data`` as an instance of ``kind``. Raises ConfigError if a key is
-    unknown or a value has the wrong type. The error begins with ``where``, the name of the file or
-    of the command line."""
+    """Returns the mapping ``data`` as an instance of ``kind``.
+
+    Args:
+        where: Start of an error's text, such as the file's name.
+
+    Raises:
+        ConfigError: A key is unknown or a value has the wrong type.
+    """
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -195,7 +215,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             keys += group.get("properties", ())
         problems = [f"{where}:"]
         for problem in error.errors():
-            key = _typed_key(problem["loc"], data)
+            key = _key_as_written(problem["loc"], data)
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
                 guess = did_you_mean(key.split(".")[-1], keys)
@@ -206,10 +226,14 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
         raise ConfigError("\n  ".join(problems)) from error
 
 
-def _typed_key(location: Sequence[str | int], data: Any) -> str:
-    """Returns the key of an error by pydantic as a user types it: ``model.width``. ``location`` is
-    the key as pydantic reports it, which may also contain the name of a union's member
-    (``model.encoder.width``). ``data`` is the config, in which such a name is not found."""
+def _key_as_written(location: Sequence[str | int], data: Any) -> str:
+    """Returns the key of an error by pydantic as it is written in the config, such as
+    ``model.width``.
+
+    Args:
+        location: Key as pydantic reports it, such as ``("model", "encoder", "width")``.
+        data: Config with the error.
+    """
     parts = []
     for part in location:
         try:
@@ -222,8 +246,15 @@ def _typed_key(location: Sequence[str | int], data: Any) -> str:
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
-    """Returns the mapping in a YAML file. ``path`` is a file or the name of a shipped config, as in
-    ``config_text``. Raises ConfigError if the file cannot be read or does not hold a mapping."""
+    """Returns the mapping in a YAML file.
+
+    Args:
+        path: File, or name of a shipped config, such as ``train/quickstart``.
+        folder: Subfolder of configs/ in which ``path`` may be a name.
+
+    Raises:
+        ConfigError: The file cannot be read or does not hold a mapping.
+    """
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(
@@ -233,9 +264,15 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Returns the value of the YAML ``text``. Raises ConfigError if the text is not valid YAML, has
-    a tag or too many aliases, or is nested too deep. The error begins with ``where``, the name of
-    the text."""
+    """Returns the value of the YAML ``text``.
+
+    Args:
+        where: Start of an error's text, such as the file's name.
+
+    Raises:
+        ConfigError: The text is not valid YAML, has a tag or too many aliases, or is nested too
+            deep.
+    """
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
@@ -249,9 +286,8 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that follows the core schema of YAML 1.2: a date, ``no`` and ``1:59:59`` are
-    text. It refuses what could fill the memory: an alias inside an anchor, and more than
-    _MOST_ALIASES aliases."""
+    """A YAML loader that reads dates, ``no`` and ``1:59:59`` as text, as in YAML 1.2. It refuses
+    aliases that could fill the memory."""
 
     anchors_around = 0
     aliases = 0
@@ -271,8 +307,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_value(self, node: yaml.ScalarNode) -> Any:
-        """Returns the value of ``node``. A quoted scalar is text. An unquoted scalar is None, a
-        boolean or a number if it has that form."""
+        """Returns the value of ``node``: None, a boolean or a number if it has that form without
+        quotes, otherwise text."""
         text: str = node.value
         if node.style is not None:
             return text
@@ -291,9 +327,15 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_value)
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Returns the text of a config. ``path`` is a file, a name in the subfolder ``folder`` of
-    configs/, or a name in configs/. The first of these that exists is read. Raises ConfigError if
-    there is no such file, or if it is larger than 1 MB or not UTF-8."""
+    """Returns the text of a config file.
+
+    Args:
+        path: File, or name of a shipped config, such as ``train/quickstart``.
+        folder: Subfolder of configs/ in which ``path`` may be a name.
+
+    Raises:
+        ConfigError: There is no such file, it is larger than 1 MB, or it is not UTF-8.
+    """
     file = Path(path)
     name = str(path)
     for shipped in (f"{folder}/{name}", name):

@@ -26,24 +26,23 @@ _UNSHOWN = (
 )
 _CONTROLS = {code: f"\\u{code:04x}" for code in _UNSHOWN}  # JSON has these too
 _NUMERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
+# It would end the row of a CSV file.
 _BARE_RETURN = re.compile(r"\r(?!\n)")
 # A spreadsheet runs text that begins so, also after a line break and in full width.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def printable(text: str) -> str:
-    r"""Returns ``text`` with control characters, and characters that XML forbids, replaced by their
-    codes (``\u001b``). Line breaks and tabs stay.
+    r"""Returns ``text`` that is safe to print or write as XML.
 
-    A terminal obeys escape sequences, and XML with a forbidden character cannot be parsed.
-    """
+    Control characters are replaced by their codes (``\u001b``). Line breaks and tabs stay."""
     return text.translate(_CONTROLS)
 
 
 def safe_cell(cell: object) -> object:
-    """Returns ``cell`` changed so that a spreadsheet can open it safely. A text that a spreadsheet
-    would run as a formula gets an apostrophe before it. A carriage return, which would end the row
-    of a CSV file, is replaced by its code. A cell that is not a text is returned unchanged."""
+    """Returns ``cell`` so that a spreadsheet does not run it as a formula.
+
+    A text that begins like a formula gets an apostrophe before it. Other cells stay unchanged."""
     if not isinstance(cell, str):
         return cell
     cell = _BARE_RETURN.sub(r"\\x0d", cell)
@@ -53,7 +52,11 @@ def safe_cell(cell: object) -> object:
 
 
 class MedalError(Exception):
-    """Base of all errors that the user can fix. ``hint`` says what to do or to type.
+    """Base of all errors that the user can fix.
+
+    Attributes:
+        message: What is wrong.
+        hint: What to do or to type, or None.
 
     >>> from medal_judges import MedalError, read_dialogues
     >>> try:
@@ -69,7 +72,7 @@ class MedalError(Exception):
 
     @property
     def one_line(self) -> str:
-        """The message and the hint, on one line."""
+        """Returns the message and the hint on one line."""
         return printable(". ".join(filter(None, (self.message, self.hint))))
 
     def __str__(self) -> str:
@@ -84,8 +87,14 @@ class MedalError(Exception):
 
 
 class RecordError(MedalError):
-    """A field of a record is malformed. ``field`` is its path. ``expected`` says what it should be.
-    ``row`` holds the cells of a malformed table row, if known."""
+    """A field of a record is malformed.
+
+    Args:
+        field: Path of the field, such as ``messages[0].role``.
+        expected: What the field should be.
+        got: The malformed value.
+        row: Cells of the malformed table row, if known.
+    """
 
     def __init__(
         self, field: str, expected: str, got: object, row: object = None
@@ -96,8 +105,14 @@ class RecordError(MedalError):
 
 
 class DataError(MedalError):
-    """A file is malformed. ``line`` is the number of the malformed line (from 1), None for the
-    whole file. ``problem`` says what is wrong."""
+    """A file is malformed.
+
+    Args:
+        path: Path of the file.
+        line: Number of the malformed line, from 1. None for the whole file.
+        problem: What is wrong.
+        hint: What to do or to type, or None.
+    """
 
     def __init__(
         self,
@@ -145,13 +160,18 @@ class CoverageError(MedalError):
 
 
 def install_hint(extra: str) -> str:
-    """Returns the sentence for a user who lacks the optional dependencies ``extra``. It has the pip
-    command, which is run in a checkout because no package index has this package."""
+    """Returns the sentence that says how to install the optional dependencies ``extra``."""
     return f"Type in a checkout of medal_judges: pip install '.[{extra}]'"
 
 
 class MissingExtraError(MedalError):
-    """An optional dependency is missing. ``hint`` names the extra to install."""
+    """An optional dependency is missing.
+
+    Args:
+        package: Name of the missing package.
+        extra: Name of the optional dependencies to install, such as ``serve``.
+        purpose: What needs the package.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
@@ -161,9 +181,13 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns a hint such as ``Did you mean 'turn'? ``, with a space at its end. It suggests up to
-    ``limit`` of ``names`` that are similar to ``name``. Returns an empty text if none is
-    similar."""
+    """Returns a hint such as ``Did you mean 'turn'? ``, or an empty text.
+
+    Args:
+        name: What the user typed.
+        names: All valid names.
+        limit: Most names to suggest.
+    """
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
     if matches:

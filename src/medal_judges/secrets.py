@@ -1,8 +1,7 @@
 """Hides keys and passwords in errors, logs and files.
 
-Code that reads a secret calls ``hide`` with it. ``without_secrets`` then replaces it in every text
-that a library or a server wrote. Answers of a model stay unchanged.
-"""
+Code that reads a secret calls ``register_secret`` with it. ``without_secrets`` then replaces it in
+every text that a library or a server wrote. Answers of a model stay unchanged."""
 
 from __future__ import annotations
 
@@ -19,10 +18,9 @@ _hidden: set[str] = set()
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
-def hide(secret: str) -> None:
-    """Registers ``secret``, so that ``without_secrets`` replaces it in texts. Also registers the
-    forms in which a server may quote the secret: escaped for JSON, URL-encoded and in base64.
-    Ignores a secret of fewer than SHORTEST characters."""
+def register_secret(secret: str) -> None:
+    """Registers ``secret``, so that ``without_secrets`` replaces it in texts, also where it is
+    encoded. A secret of fewer than 8 characters is ignored."""
     if len(secret) < SHORTEST:
         return
     _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))
@@ -36,7 +34,7 @@ def hide(secret: str) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Returns ``text`` with ``***`` in place of every secret that ``hide`` registered."""
+    """Returns ``text`` with ``***`` in place of every secret from ``register_secret``."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

@@ -56,12 +56,8 @@ PlainTyper = partial(
 )
 
 
-def command_of(name: str) -> Any:
-    """Imports the module of the command ``name`` and returns its Typer command or group, with all
-    options.
-
-    The return type is Any, because some versions of Typer replace the classes of click.
-    """
+def load_command(name: str) -> Any:
+    """Imports the module of the command ``name`` and returns its Typer command or group."""
     module = import_module(f"{__name__}.{name}")
     command = getattr(module, "app", None)
     if command is None:
@@ -71,8 +67,7 @@ def command_of(name: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The commands of ``medal``. A command's module is imported when the command runs. ``medal
-    --help`` imports none."""
+    """The commands of ``medal``, each imported when it runs."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
@@ -86,7 +81,7 @@ class _Commands(TyperGroup):
         if args[0] not in COMMANDS:
             guess = did_you_mean(args[0], COMMANDS)
             ctx.fail(f"No such command {args[0]!r}. {guess}".strip())
-        return args[0], command_of(args[0]), args[1:]
+        return args[0], load_command(args[0]), args[1:]
 
 
 app = PlainTyper(
@@ -99,7 +94,7 @@ app = PlainTyper(
 
 
 @app.callback(invoke_without_command=True)
-def before_commands(
+def handle_global_options(
     context: typer.Context,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error.")
@@ -132,9 +127,8 @@ _FULL_DISK = re.compile(r"\(os error (27|28|122)\)|inline_container.*unexpected 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None))
 
 
-def _error_text(error: Exception) -> str | None:
-    """Returns the message of ``error`` if the user can fix it. Returns None if it is a bug of the
-    program."""
+def _user_error_text(error: Exception) -> str | None:
+    """Returns the text of an ``error`` that the user can fix, or None for a bug of the program."""
     if isinstance(error, MedalError):
         return str(error)
     if isinstance(error, MemoryError) or "t allocate memory" in str(error):
@@ -173,7 +167,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        message = _error_text(error)
+        message = _user_error_text(error)
         if debug or message is None:
             raise
         typer.echo(f"error: {message}", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from medal_judges.cli import PlainTyper
-from medal_judges.cli.judges import print_listed
+from medal_judges.cli.judges import print_table
 from medal_judges.config import config_text, shipped_file, shipped_names, top_comment
 from medal_judges.errors import ConfigError
 from medal_judges.storage.files import atomic_write
@@ -51,7 +51,7 @@ def list_configs() -> None:
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
         rows = [(name, top_comment(folder, name)) for name in shipped_names(folder)]
-        print_listed(("name", "what it is"), rows)
+        print_table(("name", "what it is"), rows)
 
 
 @app.command("show")

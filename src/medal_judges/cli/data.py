@@ -13,7 +13,7 @@ import yaml
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_translate import translate
-from medal_judges.cli.judges import print_listed
+from medal_judges.cli.judges import print_table
 from medal_judges.cli.options import with_options
 from medal_judges.config import OVERRIDES, SEED, load_config, option
 from medal_judges.errors import MedalError, printable
@@ -55,7 +55,7 @@ def list_sources() -> None:
         for part in source.parts:
             parts.append(part.name if find_local_file(part) else f"({part.name})")
         rows.append((source.name, " ".join(parts), source.title))
-    print_listed(("name", "parts here (missing)", "description"), rows)
+    print_table(("name", "parts here (missing)", "description"), rows)
 
 
 @app.command()

@@ -76,8 +76,11 @@ def generate(
 
 
 def _print_counts(run: GenerationRun, before: int) -> None:
-    """Prints the counts of ``run``. ``before`` is the number of dialogues by earlier runs.
-    summary.json has more."""
+    """Prints how many dialogues ``run`` generated, and what they cost.
+
+    Args:
+        before: Number of dialogues by earlier runs.
+    """
     counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     typer.echo(

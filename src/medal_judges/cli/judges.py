@@ -25,12 +25,11 @@ def judges() -> None:
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
         rows.append((name, family, top_comment(JUDGES, name)))
-    print_listed(("judge", "family", "what it is"), rows)
+    print_table(("judge", "family", "what it is"), rows)
 
 
-def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Prints ``rows`` as a table with the headings ``head``. The last column, an explanation, is
-    wrapped."""
+def print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Prints ``rows`` as a table with the headings ``head``. The last column is wrapped."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

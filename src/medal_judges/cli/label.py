@@ -118,9 +118,17 @@ def _load_judges(
     users: UserCheck,
     max_cost: float | None,
 ) -> dict[str, Judge]:
-    """Returns the loaded judges by task: ``labeller``, which labels, and ``user_judge``, which
-    checks the users. ``users`` is the option of this name, by which one of them may be left out.
-    Together they may spend ``max_cost`` US dollars."""
+    """Loads the judge that labels chats and the judge that checks their users.
+
+    Args:
+        labeller: Judge that labels.
+        user_judge: Judge of the users. None for the default one.
+        users: Whether to check users, to skip the check, or only to check.
+        max_cost: Most US dollars that both may spend together.
+
+    Returns:
+        The judges by task, ``labels`` and ``check of users``.
+    """
     choices = {_LABELS: labeller}
     if users != "skip":
         settings = []

@@ -29,13 +29,14 @@ chatbots=NAME user_judge=JUDGE fail_if_worse=MARGIN fail_if_more_bad=MARGIN
 def with_options(
     *, locks: Literal["file", "folder"] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Returns a decorator that turns the function of a command into one with options for Typer. A
-    parameter whose default is ``config.option(...)`` becomes an option or argument. A parameter
-    whose type is a Config becomes one option for each field.
+    """Returns a decorator that turns a typed function into a command with options.
 
-    While the command runs, it cannot overwrite a file that it reads. ``locks`` says whether
-    ``--out`` is a file or a folder, which is then locked, so that no other run writes to it. None:
-    no lock.
+    A parameter whose default is ``config.option(...)`` becomes an option. A parameter whose type is
+    a Config becomes one for each field.
+
+    Args:
+        locks: Whether ``--out`` is a file or a folder, to which no other run may write meanwhile.
+            None for no lock.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -52,7 +53,9 @@ def with_options(
         def run(**values: Any) -> None:
             outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
             inputs = [
-                *_files_in([v for name, v in values.items() if name not in OUTPUTS])
+                *_existing_files(
+                    [v for name, v in values.items() if name not in OUTPUTS]
+                )
             ]
             options = _build_options(kind, values)
             with ExitStack() as stack:
@@ -96,14 +99,12 @@ def _typer_parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=Annotated[annotation, _typer_mark(name, field)],
+            annotation=Annotated[annotation, _typer_option(name, field)],
         )
 
 
-def _typer_mark(name: str, field: FieldInfo) -> Any:
-    """Returns Typer's description of the argument or option ``name``. The help shows a placeholder
-    for the value. For a text it is the option's name (``--judge JUDGE``), for a number ``N`` or
-    ``X``, and for a path ``PATH``."""
+def _typer_option(name: str, field: FieldInfo) -> Any:
+    """Returns Typer's description of the option or argument ``name``, made from its ``field``."""
     extra: Any = field.json_schema_extra
     flag = extra["flag"] or "--" + name.replace("_", "-")
     words = dict(word.split("=") for word in _METAVARS.split())
@@ -130,18 +131,22 @@ def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
 
 
 def exit_by_gates(verdicts: Collection[str]) -> None:
-    """Exits with status 1 if a gate failed, otherwise with status 4 if a gate is undecided."""
+    """Exits with status 1 if a verdict is ``failed``, otherwise with 4 if one is ``undecided``.
+
+    Args:
+        verdicts: Verdicts of gates, checks that can stop a release.
+    """
     for verdict, status in {"failed": 1, "undecided": 4}.items():
         if verdict in verdicts:
             raise typer.Exit(status)
 
 
-def _files_in(value: object) -> Iterator[Path]:
-    """Yields the existing files that ``value`` names. ``value`` is one argument or a sequence of
-    arguments. An argument is PATH, NAME=PATH or PATH:SPLIT."""
+def _existing_files(value: object) -> Iterator[Path]:
+    """Yields the existing files that ``value``, one or several arguments of a command, names. An
+    argument is PATH, NAME=PATH or PATH:SPLIT."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
-            yield from _files_in(part)
+            yield from _existing_files(part)
     elif isinstance(value, str | Path):
         name = str(value)
         for text in (name, name.partition("=")[2], name.rpartition(":")[0]):

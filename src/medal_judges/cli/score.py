@@ -131,8 +131,12 @@ def score(
 def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
-    """Scores ``dialogues`` with ``judge`` and prints the judgements as JSON lines. Returns the
-    report."""
+    """Scores ``dialogues`` with ``judge``, prints the judgements as JSON lines, and returns the
+    report.
+
+    Args:
+        options: What is scored, and how.
+    """
     start = time.perf_counter()
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
 

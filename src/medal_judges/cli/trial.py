@@ -106,9 +106,17 @@ def trial(
 def split_settings(
     words: Sequence[str],
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Splits the arguments ``words`` into judges and settings. Returns a list of (judge, its
-    settings), and the settings of the trial. If no judge is named, it is the default judge. Raises
-    ConfigError if a judge's setting stands before the first judge."""
+    """Splits the arguments of ``medal trial`` into judges and settings.
+
+    Args:
+        words: Arguments, such as ``["boxed", "seed=1"]``.
+
+    Returns:
+        Each judge (``boxed`` by default) with its settings, and the settings of the trial.
+
+    Raises:
+        ConfigError: A judge's setting stands before the first judge.
+    """
     named: list[tuple[str, list[str]]] = []
     settings: list[str] = []
     for word in words:

@@ -29,8 +29,13 @@ JudgeSource = Judge | str | Path
 
 @dataclass(frozen=True, slots=True)
 class ScoredChats:
-    """The result of ``score_chats``. ``judge`` is the loaded judge. ``judgements`` are its
-    judgements, in the order of the chats. ``dimensions`` are the scored dimensions."""
+    """The scores of chats by a judge.
+
+    Attributes:
+        judge: The loaded judge.
+        judgements: Judgements in the order of the chats.
+        dimensions: Dimensions that were scored.
+    """
 
     judge: Judge
     judgements: tuple[Judgement, ...]
@@ -42,8 +47,7 @@ class ScoredChats:
 
     @property
     def coverage(self) -> float | None:
-        """The share of judgements with a score in every dimension, None if there are no
-        judgements."""
+        """Returns the share of judgements with a score in every dimension, or None without any."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
@@ -58,9 +62,8 @@ class ScoredChats:
         return math.nan
 
     def estimates(self) -> dict[str, Estimate]:
-        """Returns an estimate with its 95% interval for each dimension. For an issue it estimates
-        the share of chats with the issue, for any other dimension the mean. These are the numbers
-        that ``medal report`` shows."""
+        """Returns the mean score of each dimension, or an issue's share of chats, with its 95%
+        interval."""
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -70,12 +73,15 @@ class ScoredChats:
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
-    """Returns the loaded judge. ``judge`` is the name of a shipped judge, a folder, a YAML file or
-    a Hub id. A Judge is returned unchanged.
+    """Loads a judge of dialogues.
 
-    ``max_cost`` limits what a judge behind an API may spend, in US dollars. Raises JudgeLoadError
-    if the judge cannot be loaded. Raises ConfigError if ``max_cost`` is given for a judge that
-    costs nothing or is loaded already.
+    Args:
+        judge: Shipped name, folder, YAML file or Hub id. A Judge is returned unchanged.
+        max_cost: Most US dollars that a judge behind an API may spend.
+
+    Raises:
+        JudgeLoadError: The judge cannot be loaded.
+        ConfigError: ``max_cost`` is given for a judge that is loaded already or costs nothing.
     """
     if not isinstance(judge, Judge):
         return choose_judge(str(judge)).with_spending(max_cost).load()
@@ -93,10 +99,16 @@ def as_dialogue(
     changes: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``chat``. ``lang`` is its language, unless the chat names one.
-    ``changes`` is a counter, to which the parts of messages that are left out are added. Raises
-    DataError if a message cannot be read. The error names the chat (as ``name``), the message and
-    the field."""
+    """Converts ``chat``, such as a list of messages, to a Dialogue.
+
+    Args:
+        name: What errors call the chat.
+        changes: Counter to which left-out parts of messages are added.
+        lang: Language, unless the chat names one.
+
+    Raises:
+        DataError: A message cannot be read. The error names the message and the field.
+    """
     if isinstance(chat, Dialogue):
         return chat
     row: dict[str, Any] = {}
@@ -115,9 +127,15 @@ def as_dialogue(
 
 
 def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
-    """Returns the dialogues of ``chats``. ``name`` is what errors call the list. Raises DataError
-    if a message cannot be read. The error names the chat, the message and the field: ``chats[3]:
-    field 'messages[0].role': ...``."""
+    """Converts ``chats``, such as lists of messages, to Dialogues.
+
+    Args:
+        name: What errors call the list, as in ``chats[3]: field 'messages[0].role'``.
+
+    Raises:
+        DataError: A message cannot be read.
+        RecordError: ``chats`` is not a list.
+    """
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
         raise RecordError(
             name, "a list of chats, each a list of {role, content}", chats
@@ -134,9 +152,15 @@ def score_chats(
     max_cost: float | None = None,
     name: str = "chats",
 ) -> ScoredChats:
-    """Scores ``chats`` with ``judge``, and returns the judgements, in the order of the chats, as a
-    ScoredChats. ``judge`` and ``max_cost`` (US dollars) are as in ``load_judge``. ``level`` and
-    ``dimensions`` are as in ``Judge.score``. ``name`` is what errors call the list of chats."""
+    """Scores ``chats`` with ``judge``.
+
+    Args:
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last``.
+        dimensions: Names of the dimensions to score. None for all.
+        max_cost: Most US dollars that a judge behind an API may spend.
+        name: What errors call the list of chats.
+    """
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
@@ -147,8 +171,11 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` mapped from the scale of ``dimension`` to a scale from 0 (bad) to 1 (good).
-    Returns None if ``score`` is None."""
+    """Returns ``score`` on a scale from 0 (bad) to 1 (good), or None for None.
+
+    Args:
+        dimension: Dimension of the score, which has its scale and says which end is good.
+    """
     if score is None:
         return None
     share = dimension.to_unit(score)

@@ -29,12 +29,15 @@ def medal_judge(
     level: ScoreLevel = "dialogue",
     max_cost: float | None = None,
 ) -> Scorer:
-    """Returns a scorer that scores the conversation in each dimension, on the dimension's own
-    scale.
+    """Returns a scorer of Inspect that scores the conversation with ``judge``.
 
-    At level ``turn`` the score is the mean over the assistant turns, and ``metadata`` has the score
-    of each turn. ``metadata`` always has the judge's signature. A conversation to which the judge
-    gives no score is marked as unscored, with the reason. Inspect's means leave it out.
+    The score's ``metadata`` has the judge's signature, and the score of each turn.
+
+    Args:
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        dimensions: Names of the dimensions to score. None for all.
+        level: ``dialogue``, ``last``, or ``turn`` for the mean over the assistant turns.
+        max_cost: Most US dollars that a judge behind an API may spend.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 

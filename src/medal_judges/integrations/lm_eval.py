@@ -20,12 +20,16 @@ from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 class ChatMetric:
-    """Functions that the YAML file of a task names with ``!function``. Each row of the task holds
-    the chat up to the reply, in the column ``messages``.
+    """A metric that scores generated replies, for the YAML file of a task.
 
-    ``process_results`` appends the generated reply to the chat. ``mean(DIMENSION)`` makes the
-    function that computes the mean score, which is NaN if no chat is scored. ``coverage`` computes
-    the share of scored chats. All chats are scored once, in one batch, for all dimensions.
+    The YAML names its methods with ``!function``. Each row of the task has a chat up to the reply.
+
+    Args:
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        dimensions: Names of the dimensions to score.
+        messages: Column with the messages of the chat.
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last``.
+        max_cost: Most US dollars that a judge behind an API may spend.
     """
 
     def __init__(
@@ -46,9 +50,15 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns a mapping from each metric (the dimensions and ``coverage``) to the chat, which
-        the harness passes to the metric. The chat is the messages in ``doc`` with the reply in
-        ``results`` appended, as JSON."""
+        """Returns for each metric the chat with its reply, as JSON.
+
+        Args:
+            doc: Row of the task, with the messages before the reply.
+            results: The generated reply, as a list of one text.
+
+        Returns:
+            The same chat for each dimension and for ``coverage``.
+        """
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
         row["messages"] = [*before, {"role": "assistant", "content": results[0]}]
@@ -56,7 +66,8 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """Returns the function that computes the mean score in ``dimension`` over all chats."""
+        """Returns a function that computes the mean score of chats in ``dimension``, NaN without
+        scores."""
 
         def mean_scored(chats: Sequence[str]) -> float:
             return self._score(chats).mean(dimension)
@@ -64,8 +75,7 @@ class ChatMetric:
         return mean_scored
 
     def coverage(self, chats: Sequence[str]) -> float:
-        """Returns the share of ``chats`` with a score in every dimension, NaN if there are no
-        chats."""
+        """Returns the share of ``chats`` with a score in every dimension, NaN without chats."""
         share = self._score(chats).coverage
         if share is None:
             return math.nan

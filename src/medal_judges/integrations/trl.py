@@ -24,16 +24,15 @@ Text = str | Sequence[Mapping[str, Any]]
 
 
 class JudgeReward:
-    """A reward function: it gives each completion a number from 0 (bad) to 1 (good).
+    """A reward function for trainers of TRL, from 0 (bad) to 1 (good).
 
-    ``dimension`` is ``overall`` by default, or the judge's first dimension if it has no
-    ``overall``. ``level`` is as in ``Judge.score``. The default ``last`` scores the completion,
-    given its prompt. A chat that occurs twice in a batch is scored once. The column ``lang`` of the
-    data set, if there is one, gives the language.
+    The reward of an unscored completion is None, which TRL ignores.
 
-    An unscored completion has the reward None, which TRL ignores. The metric ``NAME/unscored``
-    counts unscored completions. Reasoning between think tags is removed before scoring. The metric
-    ``NAME/thoughts_left_out`` counts the removed thoughts.
+    Args:
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        dimension: Dimension of the reward. None for ``overall`` or the judge's first one.
+        level: What gets a score: ``last`` (the completion), ``dialogue`` or ``turn``.
+        max_cost: Most US dollars that a judge behind an API may spend.
     """
 
     def __init__(
@@ -60,8 +59,18 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: object,
     ) -> list[float | None]:
-        """Returns a reward for each completion, in order. Raises DataError if a message cannot be
-        read. The error names the completion and the message."""
+        """Returns the reward of each completion, None without a score.
+
+        Args:
+            prompts: Text or messages before each completion.
+            completions: Text or messages to score.
+            lang: Language of each chat.
+            log_metric: Function that logs the numbers of unscored completions and removed thoughts.
+            columns: Further columns of the data set, which are ignored.
+
+        Raises:
+            DataError: A message cannot be read.
+        """
         changes: Counter[str] = Counter()
         chats = []
         pairs = zip(prompts, completions, strict=True)
@@ -94,7 +103,7 @@ class JudgeReward:
 
 
 def _to_messages(role: Role, text: Text) -> list[Mapping[str, Any]]:
-    """Returns the messages of a prompt or a completion. A plain text is one message with
+    """Returns ``text``, a prompt or a completion, as messages. A plain text is one message with
     ``role``."""
     if isinstance(text, str):
         return [{"role": role, "content": text}]

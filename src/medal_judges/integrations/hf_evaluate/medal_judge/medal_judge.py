@@ -32,9 +32,12 @@ Returns:
 
 
 class MedalJudgeMetric(evaluate.Metric):
-    """A metric for ``evaluate.load(metric("medal_judge"), JUDGE)``. JUDGE is the name, folder or
-    Hub id of a judge. Evaluate calls this argument the configuration name. The default is the
-    shipped judge ``boxed``."""
+    """A judge as a metric of Hugging Face Evaluate, for ``evaluate.load(metric("medal_judge"))``.
+
+    Args:
+        config_name: Name, folder or Hub id of the judge. None for ``boxed``.
+        options: Further arguments of Evaluate's metrics.
+    """
 
     def __init__(self, config_name: str | None = None, **options: object) -> None:
         self._source: JudgeSource = config_name or "boxed"

@@ -21,7 +21,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from medal_judges.models.hybrid.judge import HybridJudge, Line
+from medal_judges.models.hybrid.judge import Formula, HybridJudge
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.report.console import Printout
 from medal_judges.report.table import Cell, Row, Table, estimate_text
@@ -64,7 +64,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs = tuple(map(str, self.columns))
         units = x[:, list(self.columns)]
         if not inputs:
-            self.line = Line((), (), float(y.mean()))
+            self.line = Formula((), (), float(y.mean()))
         elif self.is_curve:
             start, step = 0.0, 1.0
             if (units[:, 0] - units.mean()) @ y < 0:
@@ -72,7 +72,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             curve = IsotonicRegression(y_min=0, y_max=1)
             curve.fit(start + step * units[:, 0], y)
             knots = curve.X_thresholds_.tolist(), curve.y_thresholds_.tolist()
-            self.line = Line(
+            self.line = Formula(
                 inputs, (step,), start, curve=(tuple(knots[0]), tuple(knots[1]))
             )
         else:
@@ -81,7 +81,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             ridge = Ridge(self.alpha).fit((units - center) / spread, y)
             weights = ridge.coef_ / spread
             intercept = float(ridge.intercept_ - center @ weights)
-            self.line = Line(inputs, tuple(weights.tolist()), intercept)
+            self.line = Formula(inputs, tuple(weights.tolist()), intercept)
         return self
 
     def predict(self, x: Floats) -> Floats:
@@ -189,7 +189,7 @@ class Proof:
     """
 
     fit: str
-    line: Line
+    line: Formula
     base: str
     gain: Estimate
     lines: tuple[Measured, ...]

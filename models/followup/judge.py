@@ -1,15 +1,8 @@
 """The follow-up judge: scores a dialogue by how likely a user is to react in certain ways (FED,
 FULL, DIET).
 
-A dialogue is bad if discontented follow-ups are likely after it, and good if contented follow-ups
-are likely. The score uses the difference of the two likelihoods, which cancels what makes any
-follow-up likely. A file of configs/judges/ sets the follow-ups and how they are combined.
-
-The shipped judge ``contrast`` adds up the log-likelihoods of a follow-up's tokens, without the
-end-of-turn token. This was chosen on validation dialogues of Dialogue-Eval and DSTC9. The
-end-of-turn token measures how short the reply is. A mean over tokens gives too much weight to
-reactions of one word.
-"""
+A dialogue is bad if discontented follow-ups are likely after it, and good if contented ones are. A
+file of configs/judges/ sets the follow-ups and how they are combined."""
 
 from __future__ import annotations
 
@@ -75,10 +68,12 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 class FollowUpSelection:
     """The follow-ups that a model chose for one dialogue.
 
-    The model is asked in several runs. ``indices``: the indices in the pool of the follow-ups that
-    it chose in all runs. If there are none, ``empty`` is true and ``indices`` has the whole pool.
-    ``usage``: the tokens and other costs of all runs together. ``failure``: why the answer of a run
-    could not be read, or None. ``transient``: whether a failed run may succeed later.
+    Attributes:
+        indices: Their indices in the pool. The model chose them in every run.
+        empty: Whether there are none. ``indices`` then has the whole pool.
+        usage: The tokens and costs of all runs.
+        failure: Why the answer of a run could not be read, or None.
+        transient: Whether a failed run may succeed later.
     """
 
     indices: tuple[int, ...]
@@ -90,12 +85,16 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """A question to a model: which of these follow-ups fit? It is asked again if the answer cannot
-    be read.
+    """A question to a model: which of these follow-ups fit?
 
-    ``options``: the texts of the follow-ups in shuffled order. ``order``: their indices in the
-    pool. ``chosen``: the indices in the pool of those that the model chose, or None if no answer
-    could be read. ``reason``: why the answer could not be read.
+    Attributes:
+        question: The text of the question.
+        order: The follow-ups' indices in the pool, shuffled.
+        options: The follow-ups' texts in this order.
+        answer: The model's answer.
+        chosen: The indices in the pool that the model chose, or None if unreadable.
+        reason: Why the answer could not be read.
+        usages: The tokens and costs of all answers.
     """
 
     question: str
@@ -116,14 +115,20 @@ def select_follow_ups(
     seed: int = 0,
     runs: int = RUNS,
 ) -> list[FollowUpSelection]:
-    """Asks ``llm`` several times (``runs``) which follow-ups of ``pool`` fit each dialogue. Returns
-    for each dialogue the follow-ups that ``llm`` chose in all runs, or the whole pool if there are
-    none.
+    """Asks ``llm`` several times which follow-ups of a pool fit each dialogue.
 
-    ``dialogues``: pairs (id, messages). ``turn``: whether the prompt asks about the last answer
-    instead of the dialogue. ``seed``: the seed of the order in which a run shows the follow-ups. If
-    an answer is truncated or cannot be read, the question is asked once more with more tokens. If
-    that fails too, the result for the dialogue has a ``failure``.
+    An answer that cannot be read is asked for once more, with more tokens.
+
+    Args:
+        dialogues: (id, messages) of each.
+        pool: The follow-ups to choose from.
+        turn: Whether to ask about the last answer instead of the dialogue.
+        seed: The seed of the order in which follow-ups are shown.
+        runs: How often each dialogue is asked about.
+
+    Returns:
+        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are
+        none. It has a ``failure`` if an answer cannot be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -134,7 +139,7 @@ def select_follow_ups(
         for number in range(runs):
             # The dialogue's own stream: neither its batch nor its place in the file changes it.
             seeds = [seed, number, int(content_hash(name), 16)]
-            shuffled.append(_shuffled_run(prompt, values, pool, seeds))
+            shuffled.append(_make_shuffled_run(prompt, values, pool, seeds))
         runs_by_dialogue.append(shuffled)
     every_run = list(chain.from_iterable(runs_by_dialogue))
     _ask_runs(llm, every_run, SELECTION_TOKENS)
@@ -149,14 +154,19 @@ def select_follow_ups(
     return [_common_selection(shuffled) for shuffled in runs_by_dialogue]
 
 
-def _shuffled_run(
+def _make_shuffled_run(
     prompt: Prompt,
     values: Mapping[str, object],
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
-    """Returns a question about the follow-ups of ``pool``. ``prompt``: its template. ``values``:
-    what to fill in. ``seeds``: the seeds of the order of the follow-ups."""
+    """Returns a question about the follow-ups of ``pool`` in shuffled order.
+
+    Args:
+        prompt: Its template.
+        values: What to fill in.
+        seeds: The seeds of the order.
+    """
     generator = np.random.default_rng(seeds)
     order = generator.permutation(len(pool.follow_ups)).tolist()
     options = [pool.follow_ups[index].text for index in order]
@@ -166,8 +176,11 @@ def _shuffled_run(
 
 
 def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
-    """Asks ``llm`` the question of each of ``runs``. Sets ``answer``, and ``chosen`` or ``reason``,
-    of each run."""
+    """Asks ``llm`` the question of each of ``runs``, and reads the answers into them.
+
+    Args:
+        max_tokens: The maximum number of tokens of an answer.
+    """
     if not runs:
         return
     requests = []
@@ -184,8 +197,9 @@ def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None
 
 
 def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
-    """Returns the follow-ups that all ``runs`` of one dialogue chose, or the whole pool if there
-    are none."""
+    """Returns the follow-ups that all ``runs`` of one dialogue chose.
+
+    They are the whole pool if there are none."""
     every_index = set(runs[0].order)
     common = set(every_index)
     failure = None
@@ -206,12 +220,13 @@ def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
-    """Returns the indices of the ``options`` that ``completion`` chooses. The prompt numbers the
-    options from 1. Raises UnreadError if the answer cannot be read.
+    """Returns the indices of the ``options`` that a model chooses in ``completion``.
 
-    A readable answer is a list of numbers (``2, 4 and 5``), the text of one option per line, or
-    ``none``. Models renumber the options that they choose, so a number before an option's text is
-    ignored.
+    A readable answer is a list of numbers from 1 (``2, 4 and 5``), an option's text per line, or
+    ``none``.
+
+    Raises:
+        UnreadError: The answer cannot be read.
     """
     if completion.failed:
         raise UnreadError(completion.failure or "no answer")
@@ -249,13 +264,15 @@ MOST_LOGIT = 12
 
 
 class LogisticScale(Config):
-    """The map from a raw value to a dimension's scale.
+    """The map from a raw value to the scale of a dimension.
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
-    ``center``: the raw value that gets the middle of the scale. ``spread``: the distance from
-    ``center`` that is worth 1 in the sigmoid's argument. If low scores are good, the argument is
-    negated, so a higher raw value is always better.
+    A higher raw value is always better: if low scores are good, the argument is negated.
+
+    Attributes:
+        center: The raw value that gets the middle of the scale.
+        spread: The distance from ``center`` that is worth 1 in the sigmoid's argument.
     """
 
     center: float = 0.0
@@ -263,23 +280,25 @@ class LogisticScale(Config):
 
 
 class FollowUpConfig(Config):
-    """A file of configs/judges/ with ``family: followup``.
+    """The settings of a follow-up judge. Its file in configs/judges/ has ``family: followup``.
 
-    ``name``: the name of the judge. ``llm``: its language model. ``rubric`` and ``followups``: a
-    file or a shipped name. ``dimensions``: the dimensions of the rubric to score. By default the
-    judge scores all. ``scale``: for each dimension the map from its raw value to its scale.
-    ``draw``: the number of follow-ups to draw at random from the file, the same number from each
-    model that proposed some (DIET, section 6.2). ``seed``: the seed of the draw.
-
-    ``likelihood``: what is measured. ``conditional`` is the likelihood of the follow-up given the
-    dialogue. ``joint`` is the likelihood of the dialogue and the follow-up together, as in FED.
-    ``reduce``: whether to take the ``mean`` or the ``sum`` over tokens.
-
-    ``answers``: how many of the last answers are scored. None is all. The follow-ups are put after
-    each of these answers. For the last answer they are put after the whole dialogue, even if it
-    ends with a user turn. If single turns are scored, only the judged answer counts. ``decay``: the
-    weight of an answer relative to the next answer that is scored. ``select``: whether a model
-    selects the follow-ups that fit a dialogue, as in DIET.
+    Attributes:
+        name: The name of the judge.
+        llm: Its language model.
+        rubric: A rubric file or a shipped name.
+        dimensions: The dimensions of the rubric to score. Empty means all.
+        followups: A file of follow-ups or a shipped name.
+        draw: How many follow-ups to draw at random, as many from each model that proposed some.
+            None takes all.
+        seed: The seed of the draw, and of the order in which a model with ``select`` sees them.
+        likelihood: ``conditional`` is the likelihood of a follow-up given the dialogue. ``joint``
+            is the likelihood of both together, as in FED.
+        reduce: Whether to take the ``mean`` or the ``sum`` over tokens.
+        answers: How many of the last answers are scored, each with the follow-ups after it. None is
+            all. A judged turn is scored alone.
+        decay: The weight of an answer relative to the next answer that is scored.
+        select: Whether a model selects the follow-ups that fit a dialogue, as in DIET.
+        scale: Dimension -> the map from its raw value to its scale.
     """
 
     name: str
@@ -299,9 +318,14 @@ class FollowUpConfig(Config):
 
 @dataclass(slots=True)
 class _View:
-    """What the model reads of a dialogue: its ``messages`` from index ``start`` on. ``selection``:
-    the follow-ups that a model selected for these messages, or None. ``failure``: why nothing is
-    scored, or None."""
+    """What the model reads of a dialogue.
+
+    Attributes:
+        start: How many of the oldest messages are left out.
+        messages: The messages that are left.
+        selection: The follow-ups that a model selected for them, or None.
+        failure: Why nothing is scored, or None.
+    """
 
     start: int
     messages: tuple[Message, ...]
@@ -312,11 +336,8 @@ class _View:
 class FollowUpJudge(Judge):
     """A judge that scores dialogues by the likelihoods of follow-ups.
 
-    The raw value of a dimension is the mean log-likelihood of its positive follow-ups, minus the
-    mean log-likelihood of its negative follow-ups. DIET (section 3.3) has only negative follow-ups.
-    LogisticScale maps the raw value to the dimension's scale. The contribution of an answer is its
-    part of the logit, the argument of LogisticScale's sigmoid.
-    """
+    A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean of
+    its negative ones. LogisticScale maps it to the dimension's scale."""
 
     family = "followup"
     config_class = FollowUpConfig
@@ -352,8 +373,11 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """Returns the judge that ``settings`` describe, the fields of FollowUpConfig. Raises
-        ConfigError for a wrong field."""
+        """Returns the judge that ``settings`` describe, the fields of FollowUpConfig.
+
+        Raises:
+            ConfigError: A field is wrong.
+        """
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(cls.config_class, dict(settings), where=where))
 
@@ -392,7 +416,7 @@ class FollowUpJudge(Judge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        self._select([r for r in requests if r.payload.failure is None])
+        self._select_follow_ups([r for r in requests if r.payload.failure is None])
         owners, continuations = [], []
         for request in requests:
             if request.payload.failure is None:
@@ -420,9 +444,10 @@ class FollowUpJudge(Judge):
             judgements.append(judgement)
         return judgements
 
-    def _select(self, requests: Sequence[ScoreRequest]) -> None:
-        """Asks the model which follow-ups fit each of ``requests``, and stores its choice in the
-        request. Does nothing without ``select`` in the config."""
+    def _select_follow_ups(self, requests: Sequence[ScoreRequest]) -> None:
+        """Asks the model which follow-ups fit each of ``requests``, if the config has ``select``.
+
+        The choice is stored in the request's payload."""
         if not self.config.select or not requests:
             return
         dialogues = []
@@ -438,21 +463,24 @@ class FollowUpJudge(Judge):
             request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns what to measure for ``request``: every follow-up of the pool, after each answer
-        that is scored."""
+        """Returns what to measure for ``request``: every follow-up after each answer that is
+        scored."""
         continuations = []
-        for end in self._messages_by_answer(request).values():
+        for end in self._message_counts_by_answer(request).values():
             messages = request.payload.messages[:end]
+            # The end-of-turn token would measure how short the reply is.
             for follow_up in self.pool.follow_ups:
                 continuations.append(
                     Continuation(messages, follow_up.text, "user", score_eos=False)
                 )
         return continuations
 
-    def _messages_by_answer(self, request: ScoreRequest) -> dict[int, int]:
-        """Returns a dict from the turn index of each answer that is scored to a number of messages.
-        The follow-ups for this answer are put after that many messages. For the last answer these
-        are all messages."""
+    def _message_counts_by_answer(self, request: ScoreRequest) -> dict[int, int]:
+        """Returns after how many messages the follow-ups for each scored answer are put.
+
+        Returns:
+            Turn index of the answer -> number of messages. For the last answer these are all.
+        """
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
         for turn in answers:
@@ -482,8 +510,12 @@ class FollowUpJudge(Judge):
         likelihoods: Sequence[Likelihood],
         names: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of ``request`` on the dimensions ``names``. ``likelihoods``: the
-        likelihoods of what ``_continuations`` returns for ``request``, in the same order."""
+        """Returns the judgement of ``request``.
+
+        Args:
+            likelihoods: Of all continuations of the request, in order.
+            names: The dimensions to score.
+        """
         follow_ups = self.pool.follow_ups
         values = np.array(
             [self._follow_up_value(likelihood) for likelihood in likelihoods]
@@ -505,10 +537,12 @@ class FollowUpJudge(Judge):
     def _dimension_score(
         self, name: str, request: ScoreRequest, table: np.ndarray, weights: np.ndarray
     ) -> DimensionScore:
-        """Returns the score of the dimension ``name``.
+        """Returns the score of ``request`` on one dimension.
 
-        ``table`` [answers, follow-ups]: the value of each follow-up after each scored answer.
-        ``weights`` [answers]: the weight of each scored answer. The weights add up to 1.
+        Args:
+            name: The dimension.
+            table: The value of each follow-up after each scored answer, [answers, follow-ups].
+            weights: The weight of each scored answer, [answers]. They add up to 1.
         """
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.indices_for(name)
@@ -536,7 +570,7 @@ class FollowUpJudge(Judge):
         if dimension.good == "low":
             slope = -slope
         turns = np.zeros(len(request.dialogue.turns))
-        answers = list(self._messages_by_answer(request))
+        answers = list(self._message_counts_by_answer(request))
         turns[answers] = weights * (values - scale.center) * slope
         logit = (raw - scale.center) * slope
         if abs(logit) > MOST_LOGIT and name not in self._far:

@@ -1,9 +1,7 @@
 """Pools of follow-ups: what a user might say next, and what it says about the dialogue.
 
 A pool is a file that a person has reviewed. Language models may propose its follow-ups (DIET,
-section 3.1). With SELFMAP the judging model proposes them itself. With CRAFT several other models
-do, and their proposals are joined.
-"""
+section 3.1): the judging model itself (SELFMAP), or several others together (CRAFT)."""
 
 from __future__ import annotations
 
@@ -24,9 +22,11 @@ Strategy = Literal["selfmap", "craft"]
 class FollowUp(Config):
     """What a user might say next.
 
-    ``text``: the words of the user. ``sign``: whether they are a good or a bad sign for the
-    dialogue. ``dimensions``: the dimensions that they say something about. An empty tuple stands
-    for all. ``by``: the model that proposed the follow-up, or None.
+    Attributes:
+        text: The words of the user.
+        sign: Whether they are a good or a bad sign for the dialogue.
+        dimensions: The dimensions that they say something about. Empty stands for all.
+        by: The model that proposed them, or None.
     """
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -36,11 +36,14 @@ class FollowUp(Config):
 
 
 class FollowUpPool(Config):
-    """The follow-ups of a file, and the models that proposed them (``generators``).
+    """The follow-ups of a file, and the models that proposed them.
 
-    ``strategy``: how they were proposed (DIET, section 3.1), or None. A ``selfmap`` pool is to be
-    used only by the model that proposed it. A ``craft`` pool is for models that proposed none of
-    it.
+    Attributes:
+        name: The name of the pool.
+        strategy: ``selfmap`` (only for the model that proposed it), ``craft`` (for models that
+            proposed none of it), or None.
+        generators: The models that proposed the follow-ups.
+        follow_ups: The follow-ups.
     """
 
     name: str
@@ -49,7 +52,7 @@ class FollowUpPool(Config):
     follow_ups: tuple[FollowUp, ...]
 
     @model_validator(mode="after")
-    def _has_no_duplicates(self) -> FollowUpPool:
+    def _require_unique_follow_ups(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("write one follow-up or more into the pool")
         counts = Counter(
@@ -74,12 +77,13 @@ class FollowUpPool(Config):
         return tuple(np.flatnonzero(applies).tolist())
 
     def draw(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``. The same number is
-        drawn from each model that proposed follow-ups (DIET, section 6.2: 12, 8 or 4 from four
-        models). Follow-ups without a model are treated as one more model's.
+        """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``.
 
-        Raises ConfigError if ``count`` is not a multiple of the number of models, or if a model has
-        proposed too few follow-ups.
+        Each model that proposed some gives the same number (DIET, section 6.2).
+
+        Raises:
+            ConfigError: ``count`` is not a multiple of the number of models, or a model proposed
+                too few.
         """
         by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):
@@ -99,6 +103,9 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """Returns the pool in the file ``path``, or the shipped pool of that name
-    (``followups/contrast``). Raises ConfigError if the file is missing or a field is wrong."""
+    """Returns the pool in the file ``path``, or a shipped one (``followups/contrast``).
+
+    Raises:
+        ConfigError: The file is missing or a field is wrong.
+    """
     return build_config(FollowUpPool, read_yaml(path), where=path)

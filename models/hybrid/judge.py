@@ -1,7 +1,4 @@
-"""The hybrid judge: scores each dimension with a linear formula over the scores of other judges.
-
-If only one judge scores a dimension, the formula has one input.
-"""
+"""The hybrid judge: scores each dimension with a linear formula over the scores of other judges."""
 
 from __future__ import annotations
 
@@ -43,15 +40,17 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Formula:
     """A formula for the score of one dimension on [0, 1].
 
         score = curve(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...)
 
-    ``inputs``: the names of scores on [0, 1] of the hybrid's members. ``MEMBER:DIMENSION`` is a
-    member's score of any dimension. ``MEMBER`` is its score of the dimension that the formula is
-    for. ``curve``: the knots (x, y) of a monotone map. None changes nothing. If ``weights`` and
-    ``intercept`` allow sums outside [0, 1], ``squash_to_unit`` is applied before ``curve``.
+    Attributes:
+        inputs: Names of scores: ``MEMBER:DIMENSION``, or ``MEMBER`` for its score of the same
+            dimension.
+        weights: The weight of each input.
+        intercept: Is added to the weighted sum.
+        curve: The knots (x, y) of a monotone map. None changes nothing.
     """
 
     inputs: tuple[str, ...]
@@ -61,11 +60,18 @@ class Line:
 
     def weighted_sum(self, units: np.ndarray) -> np.ndarray:
         """Returns ``intercept`` plus the weighted sum of the inputs, [n]. It may leave [0, 1].
-        ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
+
+        Args:
+            units: The inputs' scores on [0, 1], [n, inputs].
+        """
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
-        """Returns the scores [n] on [0, 1]. ``units`` [n, inputs]: the inputs' scores on [0, 1]."""
+        """Returns the scores on [0, 1], [n].
+
+        Args:
+            units: The inputs' scores on [0, 1], [n, inputs].
+        """
         total, weights = self.weighted_sum(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
         highest = self.intercept + np.maximum(weights, 0).sum()
@@ -78,19 +84,23 @@ class Line:
         return np.asarray(map_isotonic(scores, self.curve))
 
 
-def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
-    """Splits ``key``, the name of an input, into (member, dimension of the member).
+def split_input_name(key: str, dimension: str) -> tuple[str, str]:
+    """Splits the name of a formula's input into (member, dimension of the member).
 
-    ``MEMBER:DIMENSION`` names both. ``MEMBER`` alone stands for the member's dimension with the
-    name ``dimension``.
+    Args:
+        key: ``MEMBER:DIMENSION``, or ``MEMBER`` for its dimension named ``dimension``.
     """
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
 
 
 class MemberConfig(Config):
-    """A member of a hybrid. ``path``: a folder, a hub id or a YAML file of configs/judges/.
-    ``options``: arguments of ``Judge.from_pretrained``, such as the ``revision`` of a hub id."""
+    """A member of a hybrid: one of the judges that it combines.
+
+    Attributes:
+        path: A folder, a Hub id or a YAML file of configs/judges/.
+        options: Arguments of ``Judge.from_pretrained``, such as the ``revision`` of a Hub id.
+    """
 
     path: str
     options: Mapping[str, Any] = {}
@@ -101,12 +111,14 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 
 
 class HybridSettings(Config):
-    """A file of configs/judges/ with ``family: hybrid``.
+    """The settings of a hybrid judge. Its file in configs/judges/ has ``family: hybrid``.
 
-    ``name``: the name of the hybrid. ``rubric``: a file or a shipped name. ``members``: a name for
-    each judge that the hybrid uses -> where it comes from. ``dimensions``: each dimension of the
-    rubric to score -> the name of the member that scores it, or member -> weight for a mean of
-    several members.
+    Attributes:
+        name: The name of the hybrid.
+        rubric: A rubric file or a shipped name.
+        members: A name for each judge that the hybrid uses -> where it comes from.
+        dimensions: Each dimension to score -> the member that scores it, or member -> weight for a
+            mean of several.
     """
 
     name: str
@@ -114,20 +126,26 @@ class HybridSettings(Config):
     members: Members = Field(min_length=1)
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
-    def mean_line(self, dimension: str) -> Line:
+    def mean_formula(self, dimension: str) -> Formula:
         """Returns the formula of ``dimension``: the weighted mean of the members that score it."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
         total = sum(weights.values())
         shares = tuple(weight / total for weight in weights.values())
-        return Line(tuple(weights), shares)
+        return Formula(tuple(weights), shares)
 
 
 @plain_dataclass(frozen=True, slots=True)
 class Member:
-    """A judge that a hybrid uses. ``file``: the YAML file that describes the judge, or None for a
-    judge that is saved as a folder. ``options``: settings that replace those of the file."""
+    """A judge that a hybrid uses.
+
+    Attributes:
+        name: Its name in the hybrid.
+        judge: The judge.
+        file: The YAML file that describes it. None for a judge that is saved as a folder.
+        options: Settings that replace settings of the file.
+    """
 
     name: str
     judge: Judge
@@ -135,8 +153,8 @@ class Member:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def unit_score(self, judgement: Judgement, dimension: str) -> float | None:
-        """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1].
-        Returns None if there is no score."""
+        """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1], or
+        None."""
         score = judgement.scores.get(dimension)
         if score is None:
             return None
@@ -148,8 +166,7 @@ class Member:
         return self.file in _shipped_files()
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs for this member: servers and paths,
-        which are never saved."""
+        """Returns the options that ``from_pretrained`` needs again, such as servers and paths."""
         if self.file is None:
             return self.judge.unsaved_options()
         if self.is_shipped:
@@ -158,7 +175,11 @@ class Member:
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Saves the judge in members/NAME of the hybrid's ``folder``, unless a YAML file describes
-        it. Returns the member's entry in judge.json."""
+        it.
+
+        Returns:
+            The member's entry in judge.json.
+        """
         path = self.file if self.is_shipped else None
         if self.file is None:
             path = f"{MEMBERS}/{self.name}"
@@ -172,8 +193,11 @@ def _shipped_files() -> set[str]:
 
 
 def load_member(name: str, config: MemberConfig) -> Member:
-    """Loads the judge that ``config`` names, and returns it as the member called ``name``. Raises
-    JudgeLoadError if the judge cannot be loaded."""
+    """Loads the judge that ``config`` names, as the member called ``name``.
+
+    Raises:
+        JudgeLoadError: The judge cannot be loaded.
+    """
     judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
@@ -183,8 +207,12 @@ def load_saved_member(
 ) -> Member:
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
-    ``saved``: the member's entry in judge.json. ``options``: the options of ``HybridJudge.load``.
-    Raises JudgeLoadError if the member is missing or has changed since it was saved.
+    Args:
+        saved: The member's entry in judge.json.
+        options: The options of ``HybridJudge.load``.
+
+    Raises:
+        JudgeLoadError: The member is missing or has changed since it was saved.
     """
     settings = dict(options.get(name) or {})
     path, was = saved["path"], saved["signature"]
@@ -210,8 +238,20 @@ def load_saved_member(
 
 
 class HybridJudge(Judge):
-    """A judge that combines the scores of other judges, its ``members``. ``lines``: dimension ->
-    the formula of its score. A dimension has no score if a member in its formula gives none."""
+    """A judge that combines the scores of other judges.
+
+    A dimension has no score if a member in its formula gives none.
+
+    Args:
+        members: Name -> judge.
+        lines: Dimension -> the formula of its score.
+        dimensions: The dimensions to score.
+        name: The judge's name.
+        facts: What is known about its training, saved with the judge.
+
+    Raises:
+        ConfigError: A formula has an unknown member or a member's score with the wrong good end.
+    """
 
     family = "hybrid"
     config_class = HybridSettings
@@ -219,7 +259,7 @@ class HybridJudge(Judge):
     def __init__(
         self,
         members: Mapping[str, Member],
-        lines: Mapping[str, Line],
+        lines: Mapping[str, Formula],
         dimensions: Sequence[Dimension],
         *,
         name: str = "hybrid",
@@ -242,23 +282,30 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge that ``settings`` describe, the fields of HybridSettings, and loads its
-        members. Raises ConfigError for a wrong field, and JudgeLoadError if a member cannot be
-        loaded."""
+        """Returns the judge that ``settings`` describe, the fields of HybridSettings, with its
+        members.
+
+        Raises:
+            ConfigError: A field is wrong.
+            JudgeLoadError: A member cannot be loaded.
+        """
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(config.rubric, list(config.dimensions))
-        lines = {name: config.mean_line(name) for name in config.dimensions}
+        lines = {name: config.mean_formula(name) for name in config.dimensions}
         members = {}
         for name, member in config.members.items():
             members[name] = load_member(name, member)
         return cls(members, lines, dimensions, name=config.name)
 
     def _require_valid_input(self, key: str, dimension: Dimension) -> None:
-        """Raises ConfigError if the input ``key`` in the formula of ``dimension`` is wrong: if
-        there is no such member, or if ``key`` is only a member's name and the member's dimension
-        has its good end on the other side."""
-        name, own_name = member_and_dimension(key, dimension.name)
+        """Raises ConfigError if an input in the formula of ``dimension`` is wrong.
+
+        Args:
+            key: The input. Its member must exist. A bare member's dimension must have the same good
+                end.
+        """
+        name, own_name = split_input_name(key, dimension.name)
         if name not in self.members:
             raise ConfigError(
                 f"{dimension.name}: no member {name!r}",
@@ -272,12 +319,12 @@ class HybridJudge(Judge):
             )
 
     def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
-        """Returns which of its dimensions the member called ``member`` must score, so that the
-        hybrid can score ``dimensions``."""
+        """Returns what the member called ``member`` must score, so that the hybrid can score
+        ``dimensions``."""
         names: dict[str, None] = {}
         for dimension in dimensions:
             for key in self.lines[dimension].inputs:
-                name, own_name = member_and_dimension(key, dimension)
+                name, own_name = split_input_name(key, dimension)
                 if name == member:
                     names[own_name] = None
         return list(names)
@@ -289,8 +336,7 @@ class HybridJudge(Judge):
         return models
 
     def signature(self) -> Signature:
-        """Returns the hybrid's signature. ``base`` has the name and revision of each member.
-        ``revision`` is a hash of the members' signatures and of the formulas."""
+        """Returns the hybrid's signature. ``base`` has the name and revision of each member."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()
@@ -316,10 +362,12 @@ class HybridJudge(Judge):
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
         """Loads the hybrid saved in ``folder`` with its members.
 
-        ``options``: ``device`` and ``dtype`` apply to all members that are saved as a folder. A
-        member's name holds options for this member alone, such as ``contrast={"llm": {"device":
-        "cuda"}}``. Raises JudgeLoadError for an unknown option, and if a member cannot be loaded or
-        has changed.
+        Args:
+            options: ``device`` and ``dtype`` for all members saved as a folder, or options for one
+                member by its name, such as ``contrast={"llm": {"device": "cuda"}}``.
+
+        Raises:
+            JudgeLoadError: An option is unknown, or a member cannot be loaded or has changed.
         """
         saved = read_config(folder)
         unknown = options.keys() - {*OPTIONS, *saved["members"]}
@@ -331,7 +379,7 @@ class HybridJudge(Judge):
         members = {}
         for name, record in saved["members"].items():
             members[name] = load_saved_member(name, record, folder, options)
-        lines = {name: Line(**record) for name, record in saved["lines"].items()}
+        lines = {name: Formula(**record) for name, record in saved["lines"].items()}
         dimensions = [Dimension(**dimension) for dimension in saved["dimensions"]]
         return cls(members, lines, dimensions, name=saved["name"], facts=saved["facts"])
 
@@ -377,7 +425,11 @@ class HybridJudge(Judge):
         answers: Mapping[str, Judgement],
         dimensions: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of ``request`` from the judgements of the members (``answers``)."""
+        """Returns the judgement of ``request`` on ``dimensions``.
+
+        Args:
+            answers: Member -> its judgement.
+        """
         results = {}
         for name in dimensions:
             results[name] = self._dimension_score(self.dimension(name), answers)
@@ -401,13 +453,18 @@ class HybridJudge(Judge):
     def _dimension_score(
         self, dimension: Dimension, answers: Mapping[str, Judgement]
     ) -> DimensionScore:
-        """Returns the score of ``dimension`` from ``answers``, the judgements of the members by
-        name. If the score is taken from one member on the same scale, also returns this member's
-        distribution, details and contributions."""
+        """Returns the score of ``dimension``.
+
+        A score taken from one member on the same scale comes with its distribution, details and
+        contributions.
+
+        Args:
+            answers: Member -> its judgement.
+        """
         line = self.lines[dimension.name]
         units, scores, failures = [], dict[str, float | None](), dict[str, None]()
         for key in line.inputs:
-            name, own_name = member_and_dimension(key, dimension.name)
+            name, own_name = split_input_name(key, dimension.name)
             judgement = answers[name]
             unit = self.members[name].unit_score(judgement, own_name)
             scores[key] = None if unit is None else dimension.from_unit(unit)
@@ -417,7 +474,7 @@ class HybridJudge(Judge):
         details: dict[str, Any] = {"members": scores}
         own = self.members[name].judge.dimension(own_name)
         has_scale = (own.low, own.high) == (dimension.low, dimension.high)
-        is_choice = line == Line((key,), (1.0,))
+        is_choice = line == Formula((key,), (1.0,))
         if is_choice and has_scale:
             return DimensionScore(
                 judgement.scores[own_name],

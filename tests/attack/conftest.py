@@ -13,8 +13,8 @@ from medal_judges import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import (
+    Formula,
     HybridJudge,
-    Line,
     MemberConfig,
     load_member,
 )
@@ -32,7 +32,7 @@ FAMILIES = ("linear", "encoder", "lora", "generative", "hybrid")
 
 def _hybrid(member: Path) -> Judge:
     one = load_member("one", MemberConfig(path=str(member)))
-    return HybridJudge({"one": one}, {"overall": Line(("one",), (1.0,))}, [OVERALL])
+    return HybridJudge({"one": one}, {"overall": Formula(("one",), (1.0,))}, [OVERALL])
 
 
 @pytest.fixture(scope="session")

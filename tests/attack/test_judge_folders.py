@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.hybrid.judge import (
+    Formula,
     HybridJudge,
-    Line,
     MemberConfig,
     load_member,
 )
@@ -39,8 +39,8 @@ MEDAL: dict[str, Any] = {
 @pytest.fixture
 def hybrid(tmp_path: Path) -> Path:
     """A saved hybrid of one member in YAML."""
-    member = load_member("one", MemberConfig(path="configs/judges/length.yaml"))
-    judge = HybridJudge({"one": member}, {"overall": Line(("one",), (1.0,))}, [OVERALL])
+    one = load_member("one", MemberConfig(path="configs/judges/length.yaml"))
+    judge = HybridJudge({"one": one}, {"overall": Formula(("one",), (1.0,))}, [OVERALL])
     return judge.save_pretrained(tmp_path / "hybrid")
 
 
@@ -89,7 +89,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     llm |= {"api_key_env": "MY_KEY", "cache": True}
     judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
     member = load_member("strong", MemberConfig(path=str(judge)))
-    line = Line(("strong",), (1.0,))
+    line = Formula(("strong",), (1.0,))
     made = HybridJudge({"strong": member}, {"overall": line}, [OVERALL])
     folder = made.save_pretrained(tmp_path / "hybrid")
     config = (folder / "judge.json").read_text()

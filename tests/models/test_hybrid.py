@@ -11,8 +11,8 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.hybrid.judge import (
+    Formula,
     HybridJudge,
-    Line,
     Member,
     MemberConfig,
     load_member,
@@ -26,7 +26,7 @@ from ..linear_judges import random_judge
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 LENGTH, REPETITION = "configs/judges/length.yaml", "configs/judges/repetition.yaml"
-BOTH = Line(("length", "repetition"), (0.5, 0.25), 0.2)
+BOTH = Formula(("length", "repetition"), (0.5, 0.25), 0.2)
 
 
 def chats(count: int = 20) -> list[Dialogue]:
@@ -78,12 +78,12 @@ class Counting(Judge):
         )
 
 
-def hybrid(line: Line, **members: Judge) -> HybridJudge:
+def hybrid(line: Formula, **members: Judge) -> HybridJudge:
     opened = {name: Member(name, judge) for name, judge in members.items()}
     return HybridJudge(opened, {"overall": line}, [OVERALL])
 
 
-def opened(line: Line, **paths: str) -> HybridJudge:
+def opened(line: Formula, **paths: str) -> HybridJudge:
     members = {n: load_member(n, MemberConfig(path=path)) for n, path in paths.items()}
     return HybridJudge(members, {"overall": line}, [OVERALL], name="both")
 
@@ -112,24 +112,24 @@ def test_a_line_is_the_line_through_its_members() -> None:
 
 
 def test_a_line_that_leaves_its_scale_is_bent_and_may_be_curved() -> None:
-    steep = Line(("a",), (3.0,), -1.0)
+    steep = Formula(("a",), (3.0,), -1.0)
     units = np.array([[0.0], [0.3], [0.5], [1.0]])
     assert (np.diff(steep(units)) > 0).all()
     assert steep(units).min() > 0 and steep(units).max() < 1
-    falling = Line(("a",), (-1.0,), 1.0, curve=((0.0, 1.0), (0.2, 0.6)))
+    falling = Formula(("a",), (-1.0,), 1.0, curve=((0.0, 1.0), (0.2, 0.6)))
     assert falling(np.array([[0.25]]))[0] == pytest.approx(0.99 * 0.5 + 0.01 * 0.75)
 
 
 def test_usage_adds_up_and_only_inputs_are_asked() -> None:
     first, second = Counting(), Counting(missing=["2"])
-    mean = Line(("a", "b"), (0.5, 0.5))
+    mean = Formula(("a", "b"), (0.5, 0.5))
     (found,) = hybrid(mean, a=first, b=second).score([chats()[1]])
     assert found.usage == {"tokens": 14, "money": 1.0}
     assert found.details["overall"]["members"] == {"a": 2.0, "b": 2.0}
     (failed,) = hybrid(mean, a=first, b=second).score([chats()[2]])
     assert failed.scores["overall"] is None and failed.failure == "b: would not say"
     second.asked.clear()
-    (found,) = hybrid(Line(("a",), (1.0,)), a=first, b=second).score([chats()[1]])
+    (found,) = hybrid(Formula(("a",), (1.0,)), a=first, b=second).score([chats()[1]])
     assert found.usage == {"tokens": 7, "money": 0.5} and second.asked == []
 
 
@@ -138,7 +138,7 @@ def test_saved_with_its_members_and_the_same_when_loaded(
 ) -> None:
     folder = random_judge(tiny_bert, [OVERALL]).save_pretrained(tmp_path / "member")
     judge = opened(
-        Line(("deep", "plain"), (0.6, 0.4), -0.1), deep=str(folder), plain=LENGTH
+        Formula(("deep", "plain"), (0.6, 0.4), -0.1), deep=str(folder), plain=LENGTH
     )
     saved = judge.save_pretrained(tmp_path / "hybrid")
     (folder / "judge.json").unlink()  # nothing outside the folder is needed
@@ -151,7 +151,7 @@ def test_saved_with_its_members_and_the_same_when_loaded(
     )
     for there, here in pairs:
         assert there.scores == pytest.approx(dict(here.scores), abs=1e-5)
-    outer = opened(Line(("inner",), (1.0,)), inner=str(saved))  # a hybrid as a member
+    outer = opened(Formula(("inner",), (1.0,)), inner=str(saved))  # holds a hybrid
     loaded = Judge.from_pretrained(outer.save_pretrained(tmp_path / "outer"))
     assert overall(list(loaded.score(chats()))) == pytest.approx(
         overall(list(judge.score(chats()))), abs=4e-5
@@ -162,7 +162,7 @@ def test_saved_with_its_members_and_the_same_when_loaded(
 
 def test_the_signature_holds_the_members_and_the_numbers() -> None:
     first = opened(BOTH, length=LENGTH, repetition=REPETITION).signature()
-    other = Line(BOTH.inputs, (0.5, 0.26), 0.2)
+    other = Formula(BOTH.inputs, (0.5, 0.26), 0.2)
     second = opened(other, length=LENGTH, repetition=REPETITION).signature()
     revision = Judge.from_pretrained(LENGTH).signature().revision
     assert f"length=length@{revision}" in (first.base or "")

@@ -10,7 +10,7 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.models.base.judge import Judge as BaseJudge
-from medal_judges.models.hybrid.judge import HybridJudge, Line, Member
+from medal_judges.models.hybrid.judge import Formula, HybridJudge, Member
 from medal_judges.models.linear.judge import LinearJudge
 
 YAML = "configs/judges/repetition.yaml"
@@ -68,7 +68,7 @@ def numbered(number: int) -> HybridJudge:
     """A judge of several files that all hold its number."""
     judge = Judge.from_pretrained(YAML)
     judge.name = f"n{number}"
-    line = Line(("one",), (1.0,), intercept=number)
+    line = Formula(("one",), (1.0,), intercept=number)
     return HybridJudge(
         {"one": Member("one", judge)},
         {"overall": line},

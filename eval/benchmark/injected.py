@@ -45,10 +45,13 @@ def injected_table(
     answers: Iterable[Answers],
     min_coverage: float,
 ) -> Table:
-    """Returns a table with a row for each issue and judge: how well the judge notices the issue.
+    """Returns a table of how well each judge notices each injected issue.
 
-    ``name``: the name of the set. ``rows``: made by ``medal data plant``. ``answers``: one for each
-    judge. If coverage is below ``min_coverage``, a row has no metrics.
+    Args:
+        name: The name of the set.
+        rows: Made by ``medal data plant``.
+        answers: One for each judge.
+        min_coverage: The share of rows that must be scored, on [0, 1], to show metrics.
     """
     lines: list[Row] = []
     for judge_answers in answers:
@@ -82,8 +85,11 @@ def injected_table(
 
 
 def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
-    """Returns the metrics of one issue and judge, in the order of INJECTED_COLUMNS. ``rows``: a
-    table with the columns of _FIELDS."""
+    """Returns the metrics of one issue and judge, in the order of INJECTED_COLUMNS.
+
+    Args:
+        rows: A table with the columns kind, group and score.
+    """
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
     against = [_f1_and_auc(planted, contrasts) for contrasts in (clean, controls)]
@@ -99,15 +105,16 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
 
 
 def share_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
-    """Returns the mean of ``values``, which are 0 or 1 for each of ``rows``. The interval leaves
-    out whole conversations."""
+    """Returns the share of 1 in ``values`` (0 or 1 for each of ``rows``), with an interval over
+    conversations."""
     numbers = values.to_numpy(float)
     return share_of(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
 def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
-    """Returns F1+ and AUC for telling ``planted`` rows from ``contrasts``, which are clean rows or
-    matched controls."""
+    """Returns F1 and AUC for telling ``planted`` rows, which have an issue, from ``contrasts``,
+    which
+    have none."""
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)

@@ -1,4 +1,4 @@
-"""Page: a benchmark as one self-contained HTML file, with its figures and tables beside it."""
+"""The page of a benchmark: one self-contained HTML file, with figures and tables beside it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ Rows = list[ResultRow]  # the judges on one set and dimension
 
 
 def benchmark_page(benchmark: Benchmark) -> Page:
-    """Returns the page report.html of ``benchmark``, with its tables and figures, and with what the
-    terminal shows."""
+    """Returns the page report.html of ``benchmark``, with its tables and figures."""
     by_task: dict[tuple[str, str], Rows] = {}
     for row in benchmark.rows:
         by_task.setdefault((row.set_name, row.dimension), []).append(row)
@@ -101,8 +100,12 @@ def benchmark_page(benchmark: Benchmark) -> Page:
 def _printout(
     benchmark: Benchmark, headlines: Sequence[Rows], tasks: Sequence[Rows]
 ) -> Printout:
-    """Returns what the terminal shows: a sentence on the best judge of the first of ``headlines``,
-    one table, and what was skipped."""
+    """Returns what the terminal shows: the best judge, one table, and what was skipped.
+
+    Args:
+        headlines: The results of all judges on the first graded dimension of each set.
+        tasks: The results of all judges on each set and dimension.
+    """
     notes = [text for name, text in benchmark.facts if name == NOTE]
     if not tasks:
         return Printout(benchmark.tables, notes[:_NOTES])
@@ -132,8 +135,8 @@ def _printout(
 
 
 def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns the ``metric`` in ``estimates``. If the coverage of ``row`` is too low, the estimate
-    has a reason instead of a value."""
+    """Returns the ``metric`` in ``estimates``, without its value if too few rows of ``row`` are
+    scored."""
     if row.has_low_coverage:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
         return Estimate(None, reason=f"{reason}: no estimate")
@@ -141,8 +144,9 @@ def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
 
 
 def _ranking_estimate(row: ResultRow) -> Estimate:
-    """Returns the metric that ranks the judge of ``row``. If fewer than 10 rows are scored, the
-    estimate has a reason instead of a value."""
+    """Returns the metric that ranks the judge of ``row``, without its value if fewer than 10 rows
+    are
+    scored."""
     if row.scored < MIN_ROWS:
         reason = f"{row.scored} scored rows, and {MIN_ROWS} are needed"
         return Estimate(None, reason=reason)
@@ -150,15 +154,14 @@ def _ranking_estimate(row: ResultRow) -> Estimate:
 
 
 def _rank_key(row: ResultRow) -> float:
-    """Returns a number to sort judges by. It is lower for better judges, and infinite without an
-    estimate."""
+    """Returns a number to sort judges by: lower for better judges, infinite without an estimate."""
     value = _ranking_estimate(row).value
     return math.inf if value is None else -value
 
 
 def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
-    """Returns the human ceiling of ``metric``. ``rows``: the results of all judges on a set. The
-    first that has a ceiling is used."""
+    """Returns the human ceiling of ``metric``, from the first of ``rows`` (one for each judge) that
+    has it."""
     ceiling = Estimate(None, reason="no human ceiling: one annotator a row")
     for row in rows:
         ceiling = row.ceiling.get(metric, ceiling)
@@ -171,9 +174,11 @@ def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
 
 
 def _matrix_table(tasks: Sequence[Rows]) -> Table:
-    """Returns a table of judges by tasks, with the metric that ranks judges. Each of ``tasks`` is a
-    dimension of a set. Judges are sorted by their metric in the first task. The last row is the
-    human ceiling."""
+    """Returns a table of judges by tasks (sets and dimensions), with the metric that ranks judges.
+
+    Args:
+        tasks: The results of all judges on each task. Judges are sorted by the first one.
+    """
     sets = dict.fromkeys(rows[0].set_name for rows in tasks)
     columns = ["Judge"]
     lines: dict[str, list[Cell]] = {}
@@ -202,7 +207,10 @@ def _matrix_table(tasks: Sequence[Rows]) -> Table:
 
 def dimension_table(rows: Sequence[ResultRow]) -> Table:
     """Returns a table of the judges on one dimension of a set. The last row is the human ceiling.
-    ``rows``: the result of each judge, the best first."""
+
+    Args:
+        rows: The result of each judge, the best first.
+    """
     headline = rows[0].headline
     metrics = [name for name in rows[0].metrics if name != headline]
     has_others = any(row.metrics[headline].beside for row in rows)
@@ -229,8 +237,7 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
-    """Returns CSV files of all metrics in full precision, over all rows and by language. They
-    include results whose coverage is too low for the page."""
+    """Returns CSV files of all metrics in full precision, over all rows and by language."""
     metric_lines: list[list[object]] = []
     language_lines: list[list[object]] = []
     for row in rows:
@@ -264,8 +271,9 @@ def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
 
 
 def _language_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table with a row for each language: the metric that ranks judges, for each judge,
-    and the human ceiling (MEDAL, Figures 4, 11 and 14)."""
+    """Returns a table with a row for each language: the metric that ranks judges, for each judge
+    and
+    for people (MEDAL, Figures 4, 11 and 14)."""
     metric = rows[0].headline
     sizes: dict[str, int] = {}
     ceilings: dict[str, Estimate] = {}
@@ -294,8 +302,8 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
-    """Returns a table for each set and dimension on how well judges order chatbots. The best judge
-    comes first."""
+    """Returns a table for each set and dimension: how well judges order chatbots, the
+    best first."""
     tables: dict[str, Table] = {}
     columns = ("Judge", "Pairwise accuracy", "Chatbots", "Rows")
     best_first = sorted(
@@ -313,9 +321,9 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 
 
 def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
-    """Returns a figure with a row for each judge: the metric that ranks judges, with its interval,
-    and the human ceiling. A ring shows the same metric computed like the ceiling, against the same
-    annotators."""
+    """Returns a figure of the metric that ranks judges, with a row for each judge.
+
+    A line shows the human ceiling, and a ring the judge's metric against the same annotators."""
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_of(row, row.metrics, metric) for row in rows]

@@ -1,4 +1,4 @@
-"""The papers' published metrics, beside those of a benchmark."""
+"""Metrics that papers published, beside ours."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ Published = dict[str, Any]  # a row of configs/published.yaml
 
 
 def read_published() -> list[Published]:
-    """Returns the published correlations with people, from configs/published.yaml. Each is a
-    mapping.
+    """Returns the entries of configs/published.yaml, the correlations with people that papers
+    report.
 
-    ``judge`` and ``variant`` name the judge, ``model`` its language model. ``models``: all names of
-    that model. ``key``: the text by which ``published_as`` in a config refers to the entry. It
-    consists of ``paper``, judge and variant, such as ``diet/fed``. If the judge is named like its
-    paper, the key has the name once: ``medal``. ``differs``: keys that each stand for a difference
-    between the paper's method or data and ours.
+    Returns:
+        Mappings with the file's fields and ``paper``, ``key`` (``diet/fed``), ``models`` (all names
+        of the model) and ``differs`` (differences from our method or data).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -69,11 +67,10 @@ def read_published() -> list[Published]:
 
 
 def is_same_model(name: str, other_name: str) -> bool:
-    """Returns whether two names are of the same model. Owner, date and case do not count.
+    """Returns whether two names are of the same model, whatever its owner, date and case.
 
     >>> is_same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
-    True
-    """
+    True"""
     return _bare_name(name) == _bare_name(other_name)
 
 
@@ -82,8 +79,8 @@ def _bare_name(model: str) -> str:
 
 
 def check_published(config: BenchmarkConfig) -> None:
-    """Raises ConfigError if ``config`` refers to a paper, judge or set that is not in
-    configs/published.yaml."""
+    """Raises ConfigError if ``config`` names a paper, judge or set that configs/published.yaml
+    lacks."""
     rows = read_published()
     _require_published(rows, "paper", "published", config.published)
     judges = [judge.published_as for judge in config.judges]
@@ -103,9 +100,12 @@ def _require_published(
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of published metrics beside ours, on the sets of ``config``. A published
-    metric has a row for each of our judges of the same method and model. Without such a judge, its
-    row says why there is none. ``rows``: our results."""
+    """Returns a table of published metrics beside ours.
+
+    Args:
+        config: The config of the benchmark, which names papers and sets.
+        rows: Our results.
+    """
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     lines: list[Row] = []
     used: set[str] = set()
@@ -167,8 +167,9 @@ def _matching_sets(
 def _matching_judges(
     config: BenchmarkConfig, set_config: SetConfig, published: Published
 ) -> Iterator[tuple[str, str | None, list[str]]]:
-    """Yields the name of each judge of ``config`` with the method of the metric ``published``. Also
-    yields its model if the config states it, and keys of what differs from the paper."""
+    """Yields each judge of ``config`` with the method of the metric ``published``: its name, its
+    model
+    if stated, and keys of differences from the paper."""
     other_rows = []
     if _method_settings(set_config) not in _shipped_methods("sets", published["set"]):
         other_rows = ["data"]
@@ -187,8 +188,11 @@ def _matching_judges(
 
 
 def _is_by_model(published: Published, row: ResultRow, model: str | None) -> bool:
-    """Returns whether the judge of ``row`` uses the model of the metric ``published``. ``model``:
-    the model that our config states."""
+    """Returns whether the judge of ``row`` uses the model of the metric ``published``.
+
+    Args:
+        model: The judge's model, if our config states it.
+    """
     ours = model or _model_of(row)
     return any(is_same_model(ours, name) for name in published["models"])
 
@@ -200,8 +204,11 @@ def _model_of(row: ResultRow) -> str:
 
 @cache
 def _shipped_methods(kind: str, name: str) -> list[object]:
-    """Returns the settings of all judges or sets of the shipped benchmarks whose ``published_as``
-    is ``name``, each from ``_method_settings``. ``kind``: ``judges`` or ``sets``."""
+    """Returns the settings of all shipped judges or sets whose ``published_as`` is ``name``.
+
+    Args:
+        kind: ``judges`` or ``sets``.
+    """
     shipped = []
     for benchmark in shipped_names("benchmark"):
         config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")
@@ -212,8 +219,8 @@ def _shipped_methods(kind: str, name: str) -> list[object]:
 
 
 def _method_settings(part: JudgeConfig | SetConfig) -> object:
-    """Returns what ``part`` does: the settings of a judge without its model, or the settings that
-    select the rows of a set."""
+    """Returns the settings of a judge without its model, or the settings that select a
+    set's rows."""
     if isinstance(part, SetConfig):
         return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
     options = {name: value for name, value in part.options.items() if name != "llm"}

@@ -35,8 +35,13 @@ NOTE = "Note"  # the name of a fact
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """The loaded sets of a benchmark, and the answers of all judges by set. ``notes``: which sets
-    and judges were skipped, and why."""
+    """The loaded sets of a benchmark, and the answers of its judges.
+
+    Attributes:
+        sets: By name.
+        answers: By the set's name, one entry for each judge.
+        notes: Which sets and judges were skipped, and why.
+    """
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -46,8 +51,14 @@ class BenchmarkRun:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The results of a benchmark, as in results.json and on the page. ``facts``: (name, value)
-    pairs on how they were made."""
+    """The results of a benchmark, as in results.json and on the page.
+
+    Attributes:
+        rows: The results of each judge on each set and dimension.
+        facts: (name, value) pairs on how they were made.
+        tables: Further tables, such as differences between judges.
+        systems: How well judges order chatbots.
+    """
 
     title: str
     rows: Sequence[ResultRow]
@@ -63,8 +74,14 @@ class Benchmark:
 
 
 def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
-    """Returns the metrics and tables of ``run``. ``command``: what the user typed. Raises
-    MedalError if a judgement is of a row that is not in its set."""
+    """Returns the metrics and tables of ``run``.
+
+    Args:
+        command: What the user typed, to show on the page.
+
+    Raises:
+        MedalError: A judgement is of a row that is not in its set.
+    """
     config = run.config
     evaluations: list[JudgedRows] = []
     tables: list[Table] = []

@@ -1,4 +1,4 @@
-"""A benchmark from its config to results.json, the page and the terminal."""
+"""A benchmark from its config to results.json and the page."""
 
 from __future__ import annotations
 
@@ -63,11 +63,17 @@ def benchmark(
 ) -> Benchmark:
     """Runs judges on labelled sets and compares them with people, as ``medal benchmark`` does.
 
-    ``config``: a YAML file, or the name of one in configs/benchmark/. ``overrides``:
-    ``field=value``. ``judges``: further judges (``contrast``, ``mine=runs/judge``). ``options``:
-    further fields of BenchmarkOptions. Writes predictions, results.json and report.html to the
-    output_dir of the config. Reads the predictions of an earlier run. Raises ConfigError if there
-    is no judge or no set.
+    Writes predictions, results.json and report.html to the config's ``output_dir``, and reads the
+    predictions of an earlier run.
+
+    Args:
+        config: A YAML file, or the name of one in configs/benchmark/.
+        overrides: Changes of the config, such as ``output_dir=talks``.
+        judges: Further judges, such as ``contrast`` or ``mine=runs/judge``.
+        options: Further fields of ``BenchmarkOptions``, such as ``retry_failed=True``.
+
+    Raises:
+        ConfigError: There is no judge or no set.
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
@@ -85,8 +91,13 @@ def benchmark(
 def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[Benchmark, Path]:
-    """Runs a benchmark and writes predictions and results.json to its folder. Returns the results
-    and the folder. ``bar``: shows the progress of all judges."""
+    """Runs a benchmark, writes predictions and results.json, and returns the results and their
+    folder.
+
+    Args:
+        options: The command's options.
+        bar: Shows the progress of all judges.
+    """
     config = _load_config(options)
     run = prepare_run(config)
 
@@ -108,8 +119,11 @@ def run_benchmark(
 
 
 def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
-    """Returns the config of a benchmark, with the further judges of ``options``. Raises ConfigError
-    if there is no judge."""
+    """Returns the config of a benchmark, with the further judges of ``options``.
+
+    Raises:
+        ConfigError: There is no judge.
+    """
     overrides = list(options.overrides)
     if options.out is not None:
         # JSON is YAML in which a text stays a text: a folder can be named 2026, or "a: b".
@@ -133,9 +147,11 @@ def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
 
 
 def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
-    """Loads the sets of ``config`` and returns a run without answers. An optional set that is
-    missing becomes a note. Raises ConfigError if no set is left, or if a judge maps a dimension
-    that no set has."""
+    """Loads the sets of ``config``. An optional set that is missing becomes a note.
+
+    Raises:
+        ConfigError: No set is left, or a judge maps a dimension that no set has.
+    """
     check_published(config)
     run = BenchmarkRun(config)
     dimensions: set[str] = set()
@@ -177,11 +193,19 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Fills ``run.answers`` for every set. Each judge scores the set, or its predictions are read.
-    The labels by models that the rows contain are added as answers.
+    """Adds the answers of every judge to ``run``, by scoring the sets or from files.
 
-    One judge is loaded at a time. An optional judge that is missing becomes a note. Raises
-    JudgeLoadError, NotAvailableError or MissingExtraError if another judge is missing.
+    An optional judge that is missing becomes a note.
+
+    Args:
+        run: Its sets are loaded.
+        options: Whether to retry failures and ignore stored answers.
+        progress: Called with the judge, the set and the number of newly scored rows.
+
+    Raises:
+        JudgeLoadError: A judge cannot be loaded.
+        NotAvailableError: A judge's data is missing.
+        MissingExtraError: A judge needs a package that is not installed.
     """
     for config in run.config.judges:
         for name, path in config.predictions.items():
@@ -215,8 +239,17 @@ def _score_sets(
     options: BenchmarkOptions,
     progress: Callable[[str, int], None],
 ) -> None:
-    """Scores every set of ``run`` with the judge of ``config``. Raises JudgeLoadError,
-    NotAvailableError or MissingExtraError if the judge cannot be loaded."""
+    """Scores every set of ``run`` with the judge of ``config``.
+
+    Args:
+        options: Whether to retry failures and ignore stored answers.
+        progress: Called with the set and the number of newly scored rows.
+
+    Raises:
+        JudgeLoadError: The judge cannot be loaded.
+        NotAvailableError: The judge's data is missing.
+        MissingExtraError: The judge needs a package that is not installed.
+    """
     choice = _choose_judge(run.config, config)
     trained_on = read_training_chat_hashes(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
@@ -256,8 +289,8 @@ def _score_sets(
 
 
 def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
-    """Returns how to load ``judge``, with the device and the language model that ``config`` sets
-    for all judges. A judge that uses no language model gets none."""
+    """Returns how to load ``judge``, with the device and language model that ``config`` sets for
+    all."""
     overrides = []
     if config.llm is not None and choose_judge(judge.path).uses_llm:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))
@@ -272,8 +305,11 @@ def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
 ) -> Answers:
-    """Returns the answers of a judge from a file of predictions. Rows whose id was predicted for
-    another chat become notes. Raises DataError for a score outside its scale."""
+    """Returns the answers of a judge from the file ``path``. Rows of other chats become notes.
+
+    Raises:
+        DataError: A score is outside its scale.
+    """
     data = run.sets[set_name]
     if path.suffix == ".csv":
         judgements = read_metric_table(config, data, path)
@@ -313,13 +349,15 @@ def _read_predictions(
 def read_metric_table(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
-    """Returns the scores in the CSV table ``path`` as judgements. The scores may be of any metric,
-    computed outside this package. The judgements name ``config.name`` as their judge.
+    """Returns the scores of some metric in a CSV table as judgements.
 
-    The table has a column ``id``, at turn level a column ``turn``, and a column of scores for each
-    dimension. A single column of scores may have any name if ``data`` has one dimension and
-    ``config`` maps none. Raises DataError if a column is missing, and for a score that is not a
-    number.
+    Args:
+        config: The judge, whose name the judgements have.
+        data: The judged set.
+        path: A table with the columns id, turn (at turn level), and one for each dimension.
+
+    Raises:
+        DataError: A column is missing, or a score is not a number.
     """
     if not path.is_file():
         raise DataError(path, None, "no such file. Check the path")
@@ -374,9 +412,18 @@ def _match_dimensions(
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
 ) -> dict[str, str]:
-    """Maps each dimension of the set that the judge scores to the judge's name for it. Dimensions
-    that the judge does not score become a note. Raises ConfigError if ``config`` names a dimension
-    that the judge does not score."""
+    """Maps each dimension of the set that the judge scores to the judge's name for it.
+
+    Args:
+        run: Gets a note on dimensions that the judge does not score.
+        config: The judge, which may map dimensions.
+        set_name: The name of the set, for the note.
+        data: The set.
+        judge_dimensions: Names of the dimensions that the judge scores.
+
+    Raises:
+        ConfigError: ``config`` maps to a dimension that the judge does not score.
+    """
     for judge_dimension in config.dimensions.values():
         if judge_dimension not in judge_dimensions:
             raise ConfigError(
@@ -400,8 +447,7 @@ def _match_dimensions(
 
 
 def to_file_name(name: str) -> str:
-    """Returns ``name`` as a file name. Characters that a file name cannot have are escaped as in a
-    URL."""
+    """Returns ``name`` as a file name, with unsuitable characters escaped as in a URL."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):
         return "%2E" + quoted[1:]

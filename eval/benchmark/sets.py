@@ -1,4 +1,4 @@
-"""Loads the sets of a benchmark, and the labels by models that their rows hold."""
+"""Loading of the sets of a benchmark, and of labels by models in their rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ from medal_judges.records.signature import Signature, content_hash
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSet:
-    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: maps a
-    dimension to compare to the judge's name for it. ``left_out``: rows of the source that are not
-    in the set. ``is_injected``: whether the rows were made by ``medal data plant``."""
+    """The labelled rows of one set.
+
+    Attributes:
+        data: Name and hash of the rows, for signatures.
+        dimensions: Maps a dimension to compare to the judge's usual name for it.
+        level: Whether ``dialogue`` or last ``turn`` is judged.
+        left_out: Rows of the source that are not in the set.
+        is_injected: Whether the rows were made by ``medal data plant``.
+    """
 
     rows: Sequence[LabelledDialogue]
     data: str
@@ -35,9 +41,14 @@ class BenchmarkSet:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The judgements of a set by one judge. ``names``: maps a dimension to compare to the judge's
-    name for it. ``scales``: (lowest, highest) of each of the judge's dimensions whose scale is
-    known."""
+    """The judgements of a set by one judge.
+
+    Attributes:
+        judge: The judge's name.
+        signature: The judge's name, version and settings as text.
+        names: Maps a dimension to compare to the judge's name for it.
+        scales: (lowest, highest) score of each of the judge's dimensions, where known.
+    """
 
     judge: str
     signature: str
@@ -47,11 +58,15 @@ class Answers:
 
 
 def load_set(config: SetConfig) -> BenchmarkSet | str:
-    """Loads the set that ``config`` describes. If the set is optional and its data is missing,
-    returns the reason as text.
+    """Loads the set that ``config`` describes.
 
-    Raises SourceError or DataError if the data of a set that is not optional is missing. Raises
-    ConfigError if no row is left, or if no row has one of the dimensions.
+    Returns:
+        The set. If it is optional and its data is missing, the reason as text.
+
+    Raises:
+        SourceError: The data is missing.
+        DataError: A file cannot be read.
+        ConfigError: No row is left, or no row has one of the dimensions.
     """
     from medal_judges.data_prep.sources.registry import load_rows
 
@@ -115,8 +130,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
 
 def _to_turn_row(row: LabelledDialogue) -> LabelledDialogue:
-    """Returns a row of level turn, about the last answer of the dialogue. The turns after that
-    answer are removed."""
+    """Returns ``row`` as a row on the dialogue's last answer, without the turns after it."""
     turns = row.dialogue.turns
     for end in range(len(turns), 0, -1):
         if turns[end - 1].role == "assistant":
@@ -136,8 +150,11 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
 def published_answers(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> Answers:
-    """Returns the labels by the model ``labeller`` that ``rows`` contain, as if they were a judge's
-    answers. Raises ConfigError if no row has such labels."""
+    """Returns the labels in ``rows`` by the model ``labeller`` as a judge's answers.
+
+    Raises:
+        ConfigError: No row has such labels.
+    """
     judgements = []
     names: dict[str, str] = {}
     for row in rows:
@@ -166,9 +183,9 @@ def published_answers(
 
 
 def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
-    """Returns the labels of ``row`` by the model ``labeller``, by dimension. They are in
-    ``machine_labels`` (by dimension and model) or in ``earlier_labels`` (by ``medal label``, before
-    people rated the row)."""
+    """Returns the labels of ``row`` by the model ``labeller``, by dimension: from
+    ``machine_labels``
+    or from ``earlier_labels`` (by ``medal label``)."""
     values: dict[str, Any] = {}
     for name, by_model in row.extra.get("machine_labels", {}).items():
         for model, value in by_model.items():
@@ -188,6 +205,5 @@ def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:
-    """Returns 12 hex digits that identify the content of ``rows``. The order of the rows does not
-    count."""
+    """Returns 12 hex digits that identify the content of ``rows`` in any order."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))

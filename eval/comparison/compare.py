@@ -1,4 +1,4 @@
-"""Compare: which of several systems is better, and how sure that is."""
+"""Comparison of systems, such as chatbots: which one is better, and how sure that is."""
 
 from __future__ import annotations
 
@@ -56,14 +56,17 @@ def compare(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SystemComparison:
-    """Returns which system is better on each dimension.
+    """Tests which of several systems (chatbots, versions) is better on each dimension.
 
-    ``judge``: used in place of the judge that ``options`` name. ``reading`` counts unreadable rows.
-    ``progress`` is called with the number of chats judged since its last call. Nothing is written
-    but the scores of chats.
+    Args:
+        options: The files, columns and dimensions.
+        judge: Used in place of the judge that ``options`` name.
+        reading: Counts unreadable rows.
+        progress: Called with the number of chats judged since its last call.
 
-    Raises MedalError if there is only one system, if files were scored by different judges, or if
-    no label fits a dialogue.
+    Raises:
+        MedalError: There is only one system, files were scored by different judges, or no label
+            fits a dialogue.
 
     >>> from medal_judges import CompareOptions, compare
     >>> files = ["old=old.jsonl", "new=new.jsonl"]
@@ -116,8 +119,8 @@ def _correct_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
     """Returns ``results`` with p-values corrected by Holm and the best system first, and the number
-    of comparisons of means. All comparisons of means are corrected together. All comparisons of
-    shares of bad scores are corrected together, separately from the means."""
+    of
+    comparisons of means."""
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):
@@ -136,8 +139,7 @@ def _correct_and_sort(
 
 
 def _sentences_on_missing(result: ComparedOn) -> list[str]:
-    """Returns sentences on what is missing from ``result``: labels for a correction, or systems
-    without scores."""
+    """Returns sentences on what is missing from ``result``: labels, or scores of systems."""
     notes = []
     if result.uncorrected:
         notes.append(f"not corrected by human labels: {result.uncorrected}.")
@@ -149,12 +151,16 @@ def _sentences_on_missing(result: ComparedOn) -> list[str]:
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Returns by dimension the mean label of each dialogue on the judge's scale, shape (rows,), NaN
-    without a label. Also returns notes.
+    """Returns by dimension the mean human label of each dialogue [rows] on the judge's scale, NaN
+    without a label, and notes on labels of other dialogues.
 
-    Labels match dialogues by id and chat. Labels of single turns are left out. The notes count the
-    labels of other dialogues. Raises MedalError if a label fits dialogues of two systems, or if no
-    label fits.
+    Args:
+        systems: The dialogues of all systems.
+        options: The files of labels, and how to read them.
+        reading: Counts unreadable rows.
+
+    Raises:
+        MedalError: A label fits dialogues of two systems, or no label fits.
     """
     matched = MatchedLabels([], [])
     for text in options.human:
@@ -210,8 +216,8 @@ class _SystemComparer:
             self.clusters = self._value_indices(options.cluster)
 
     def _value_indices(self, column: str) -> Numbers:
-        """Returns the index of each row's value of ``column``, shape (rows,). A row without a value
-        has an index of its own."""
+        """Returns the index [rows] of each row's value of ``column``. A row without a value has its
+        own."""
         frame = self.systems.frame
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
@@ -219,8 +225,13 @@ class _SystemComparer:
     def _split_by_system(
         self, scores: Floats, people: Floats | None, tolerance: float
     ) -> dict[str, SystemRows]:
-        """Returns the scored rows of each system. ``people``: the mean label of each row, None
-        without labels."""
+        """Returns the scored rows of each system.
+
+        Args:
+            scores: [rows] scores, NaN if unscored.
+            people: [rows] mean labels, None without labels.
+            tolerance: Scores that differ by less are equal.
+        """
         by_system = {}
         for name in self.systems.names:
             is_of_system = (self.systems.frame["system"] == name).to_numpy()
@@ -235,8 +246,12 @@ class _SystemComparer:
         return by_system
 
     def compare_systems(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
-        """Returns the means and differences of all systems on ``scale``. With ``bad``, returns
-        shares of bad scores on that scale instead. P-values are not yet corrected."""
+        """Returns the means and differences of all systems on ``scale``, before p-values are
+        corrected.
+
+        Args:
+            bad: The rule for bad scores, to compare their shares in place of means.
+        """
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)
         dimension = scale
@@ -283,8 +298,8 @@ class _SystemComparer:
 
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
-    """Returns a text that names the systems with too few labels to correct the judge. The text is
-    empty if all have enough."""
+    """Returns a text that names the systems with too few labels to correct the judge. Empty if
+    none."""
     if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []
@@ -328,8 +343,7 @@ def _system_results(
 
 
 def _sort_best_first(result: ComparedOn) -> list[SystemResult]:
-    """Returns the systems of ``result``, the best first. Systems with equal means keep their
-    order."""
+    """Returns the systems of ``result``, the best first."""
     means = np.array([system.best.value or 0.0 for system in result.systems])
     if result.good == "low":
         means = -means

@@ -38,8 +38,7 @@ _NOTES = 2  # in the terminal; the page has all
 
 
 def comparison_page(comparison: SystemComparison) -> Page:
-    """Returns the page compare.html, with compare.json, tables and figures, and with what the
-    terminal shows."""
+    """Returns the page compare.html, with compare.json, tables and figures."""
     answers = [result.answer_sentence() for result in comparison.results if result.bad]
     answers.insert(0, comparison.results[0].answer_sentence())
     notes = comparison.notes
@@ -84,7 +83,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
 def _sections(
     comparison: SystemComparison, blocks: Mapping[str, list[Block]]
 ) -> list[Section]:
-    """Returns the sections of the page. ``blocks``: for each dimension, its pictures and tables."""
+    """Returns the sections of the page, from ``blocks``: pictures and tables by dimension."""
     summary = [*comparison.verdicts(), *comparison.notes]
     sections = [Section("verdict", "Which is better", summary)]
     for dimension, parts in blocks.items():
@@ -95,9 +94,9 @@ def _sections(
 
 
 def short_table(comparison: SystemComparison) -> Table:
-    """Returns the table for the terminal, with at most _LINES rows. For two systems, each row is a
-    dimension. For more systems, each row is a system, the best first, with its result on the first
-    dimension."""
+    """Returns the table for the terminal: dimensions of two systems, or three systems or more on
+    the
+    first dimension."""
     first = comparison.results[0]
     rows: list[Row] = []
     if len(first.pairs) != 1:
@@ -120,8 +119,11 @@ def short_table(comparison: SystemComparison) -> Table:
 
 
 def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:
-    """Returns ``estimate`` as a table cell: a share in percent, a mean as it is. ``signed``:
-    whether it is a difference."""
+    """Returns ``estimate`` as a table cell: a share in percent, a mean as it is.
+
+    Args:
+        signed: Whether the estimate is a difference, and shows its sign.
+    """
     if estimate is None or not result.is_share:
         return estimate
     return Share(estimate, signed)
@@ -167,7 +169,7 @@ def systems_table(result: ComparedOn) -> Table:
 
 
 def pairs_table(result: ComparedOn) -> Table:
-    """Returns a table with a row for each pair of systems."""
+    """Returns a table of differences with a row for each pair of systems."""
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     columns = ["First", "Second", "Difference", "p"]
     columns += ["Judge alone"] * is_corrected

@@ -1,4 +1,4 @@
-"""Results of a comparison of systems, in words too, and the gate on them."""
+"""Results of a comparison of systems, also in words, and verdicts for tests in CI."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """One system on one dimension. ``judge``: the mean of the judge's scores over ``n`` dialogues.
-    ``people``: the mean label of the ``labelled`` dialogues. ``corrected``: the estimated mean
-    label of all dialogues. ``unscored``: the number of dialogues without a score."""
+    """The mean score (or share of bad scores) of one system on one dimension.
+
+    Attributes:
+        n: The number of scored dialogues.
+        unscored: The number of other dialogues.
+        labelled: The number of scored dialogues with human labels.
+        judge: By the judge alone, over all scored dialogues.
+        people: By human labels alone, over the labelled dialogues.
+        corrected: Over all scored dialogues, with the judge corrected by labels.
+    """
 
     system: str
     n: int
@@ -42,15 +49,18 @@ class SystemResult:
 
     @property
     def best(self) -> Estimate:
-        """Returns ``corrected``. Without labels, returns ``judge``."""
+        """Returns ``corrected``, or ``judge`` without labels."""
         return self.judge if self.corrected is None else self.corrected
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Two systems on one dimension. ``difference``: the first minus the second, by the judge alone
-    and by human labels. ``tested``: the one of these two differences that says which system is
-    better, after Holm's correction over all comparisons."""
+    """The difference between two systems on one dimension.
+
+    Attributes:
+        difference: The first minus the second, by the judge alone and by human labels.
+        tested: The one of these two that decides, with a p-value corrected by Holm.
+    """
 
     first: str
     second: str
@@ -82,11 +92,17 @@ class PairResult:
 class ComparedOn:
     """All systems on one dimension, the best first.
 
-    ``good``: the better end of the scale. ``basis``: ``people`` if human labels correct the judge,
-    and ``judge`` if the judge is used alone. ``uncorrected``: why human labels could not correct
-    the judge. ``tolerance``: the distance up to which means count as equal. ``missing``: the
-    systems without a score. ``is_share``: whether the means are shares of dialogues. ``bad``: the
-    rule for bad scores, if this result compares shares of bad scores.
+    Attributes:
+        dimension: The name, or the rule for bad scores, such as ``overall below 1.5``.
+        good: The better end of the scale.
+        systems: One entry for each system with scores.
+        pairs: One entry for each pair of systems.
+        basis: ``people`` if human labels correct the judge, otherwise ``judge``.
+        tolerance: Means that differ by less are equal.
+        is_share: Whether the means are shares of dialogues.
+        uncorrected: Why human labels could not correct the judge.
+        missing: Systems without a score.
+        bad: The rule for bad scores, if their shares are compared.
     """
 
     dimension: str
@@ -102,16 +118,16 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored. It differs from ``dimension`` if
-        this result compares shares of bad scores: ``dimension`` is then the name of the rule, such
-        as ``overall below 1.5``."""
+        """Returns the name of the dimension that the judge scored, also if shares of bad scores are
+        compared."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
 
     def verdict_words(self) -> tuple[str, str]:
-        """Returns two texts: which system is better, and by how much. For more than two systems the
-        second is empty."""
+        """Returns two texts: which system is better, and by how much. The second is empty for more
+        than
+        two systems."""
         first = self.systems[0].system
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
@@ -139,8 +155,8 @@ class ComparedOn:
         return f"{self.answer_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns ``estimate``, a difference, as text with its interval. A difference of shares is
-        in percentage points."""
+        """Returns a difference ``estimate`` as text with its interval, shares in
+        percentage points."""
         if self.is_share:
             return estimate_text(Share(estimate, signed=True))
         return estimate_text(estimate)
@@ -152,8 +168,11 @@ def name_in_words(dimension: str) -> str:
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns two texts: which system of ``pair`` is better, and by how much. ``result``: the
-    comparison on one dimension that ``pair`` belongs to."""
+    """Returns two texts: which system of ``pair`` is better, and by how much.
+
+    Args:
+        result: The comparison on one dimension that ``pair`` belongs to.
+    """
     estimate, first, second = pair.estimate, pair.first, pair.second
     names = f"{first} and {second}"
     if estimate.value is None:
@@ -179,8 +198,7 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns words on how the two systems of ``pair`` were compared: paired or not, on how many
-    contexts, and on how many dialogues."""
+    """Returns words on how two systems were compared, such as ``paired, 40 contexts``."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -194,8 +212,17 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The result of ``compare``. ``comparisons``: the number of comparisons of means that Holm's
-    correction counts. ``counts``: the number of dialogues of each system."""
+    """The result of ``compare``.
+
+    Attributes:
+        systems: The names of the systems.
+        results: One entry for each dimension, and for each rule for bad scores.
+        comparisons: The number of comparisons of means that Holm's correction counts.
+        judge: The judge's name, version and settings as text.
+        notes: Sentences on missing labels and scores.
+        facts: (name, value) pairs on how the comparison was made.
+        counts: The number of dialogues of each system.
+    """
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]
@@ -211,7 +238,11 @@ class SystemComparison:
         return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
-        """Returns the result on ``dimension``. Raises KeyError if there is none."""
+        """Returns the result on ``dimension``, such as ``overall``.
+
+        Raises:
+            KeyError: There is none.
+        """
         return {result.dimension: result for result in self.results}[dimension]
 
     def verdicts(self) -> list[str]:
@@ -234,13 +265,19 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def check_comparison(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Returns the verdicts on the gates of ``options``: one for each gate, dimension and system,
-    except the first system.
+    """Returns the verdicts on how much worse each system may be than the first one.
 
-    A gate checks how much worse the system is than the first system. It fails if the whole 95%
-    interval of this difference is above the gate's margin. It passes if the whole interval is at or
-    below the margin, or if all scores are equal. Otherwise it is undecided. Raises CoverageError if
-    coverage is below ``options.min_coverage``. Raises MedalError if a difference has no interval.
+    Args:
+        comparison: The result of ``compare``.
+        options: The margins (``fail_if_worse``, ``fail_if_more_bad``) and ``min_coverage``.
+
+    Returns:
+        (name, verdict, text) for each margin, dimension and system. ``failed`` if the whole 95%
+        interval of the loss is above the margin, ``passed`` if none of it is.
+
+    Raises:
+        CoverageError: Too few dialogues are scored.
+        MedalError: A difference has no interval.
     """
     first = comparison.systems[0]
     checked: list[Checked] = []
@@ -268,9 +305,9 @@ def check_comparison(
 
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
-    """Returns lines that sum up the verdicts ``checked``. The first line is on one gate: a failed
-    one if there is any, otherwise an undecided one, otherwise one that passed. A second line counts
-    the verdicts on the other gates."""
+    """Returns one or two lines that sum up the verdicts ``checked``: the worst verdict, and counts
+    of
+    the others."""
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
     lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]

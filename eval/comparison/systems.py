@@ -1,5 +1,4 @@
-"""The dialogues of several systems with their scores, from files of scores, or from chats and a
-judge."""
+"""The dialogues of several systems with their scores."""
 
 from __future__ import annotations
 
@@ -119,8 +118,11 @@ class CompareOptions(Config):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns the path of each system's file, by system. A system that was given no name has
-        the name of its file. Raises MedalError if two systems have the same name."""
+        """Returns the path of each system's file by the system's name (default: the file's name).
+
+        Raises:
+            MedalError: Two systems have the same name.
+        """
         sources: dict[str, Path] = {}
         for text in self.files:
             name, _, file = text.partition("=")
@@ -138,10 +140,16 @@ class CompareOptions(Config):
 
 @dataclass(slots=True)
 class Systems:
-    """The dialogues of all systems with their scores. ``frame``: a row for each dialogue, with
-    system, id, turn (the last one judged), text hash, and the columns that the options name.
-    ``scores``: by dimension, the mean over each dialogue's judged turns, NaN if unscored.
-    ``without``: the number of rows that name no system."""
+    """The dialogues of all systems with their scores.
+
+    Attributes:
+        frame: A row for each dialogue, with the columns system, id, turn (the last judged), chat (a
+            text hash), and columns such as context.
+        judge: The judge's name, version and settings as text.
+        dimensions: By name.
+        scores: [rows] by dimension, the mean over a dialogue's judged turns, NaN if unscored.
+        without: The number of skipped rows, which name no system.
+    """
 
     frame: DataFrame
     judge: str
@@ -160,13 +168,19 @@ def read_or_score_systems(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Systems:
-    """Returns the dialogues of every file of ``options`` with their scores.
+    """Reads the scores of every system, or scores its chats.
 
-    A file of chats is scored by ``judge``, or by the judge that ``options`` name. With
-    ``options.out``, scores are written to its folder scores, and an earlier run is resumed.
-    ``reading`` counts unreadable rows. ``progress`` is called with the number of chats judged since
-    its last call. Raises MedalError if files were scored by different judges, and if there are
-    fewer than two systems.
+    With ``options.out``, scores are stored in that folder, and an earlier run is resumed.
+
+    Args:
+        options: The files, and how to read them.
+        judge: Scores files of chats, in place of the judge that ``options`` name.
+        reading: Counts unreadable rows.
+        progress: Called with the number of chats judged since its last call.
+
+    Raises:
+        MedalError: Files were scored by different judges, or there are fewer than two systems.
+        ConfigError: ``options`` name a judge, but all files hold scores.
     """
     import pandas
 
@@ -236,8 +250,13 @@ def _score_chats(
     name: str,
     progress: Callable[[int], None] | None,
 ) -> DataFrame:
-    """Scores ``dialogues`` and returns a table of judgements. With ``out``, they are written there,
-    and an earlier run is resumed. ``name``: the name of the system."""
+    """Scores ``dialogues`` and returns a table of judgements.
+
+    Args:
+        out: The folder to store them in, from which an earlier run is resumed.
+        name: The name of the system.
+        progress: Called with the number of chats judged since its last call.
+    """
     if out is None:
         return to_frame(judge.score(dialogues, progress=progress))
     file = out / "scores" / f"{slug(name)}.jsonl"
@@ -252,8 +271,14 @@ def _system_rows(
     dialogues: list[Dialogue] | None,
     options: CompareOptions,
 ) -> tuple[DataFrame, dict[str, Dimension]]:
-    """Returns a table with one row for each dialogue, and the dimensions by name. A dialogue's
-    score is the mean over its judged turns. ``frame``: a table of the system's judgements."""
+    """Returns a table with one row for each dialogue of a system, and its dimensions by name.
+
+    Args:
+        system: The name of the system.
+        frame: A table of the system's judgements. Scores of turns are averaged.
+        dialogues: The chats, for columns that ``frame`` lacks.
+        options: The dimensions and columns to keep.
+    """
     dimensions, scores = scales_and_scores(frame, options.dimensions)
     frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
     grouped = frame.groupby("id", sort=False)

@@ -102,7 +102,7 @@ class Agreement:
     by_annotator: Sequence[Annotator]
 
 
-def agreements(
+def measure_agreements(
     rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
     """Measures the agreement of annotators on each dimension, by language and over all languages.
@@ -131,7 +131,7 @@ def agreements(
         answered = [row for row in rows if row.has_label(name)]
         for lang in langs:
             of_lang = [row for row in answered if lang in (ALL, row.dialogue.lang)]
-            measured.append(_agreement(of_lang, name, kind, lang, scale))
+            measured.append(_measure_agreement(of_lang, name, kind, lang, scale))
     return measured
 
 
@@ -152,7 +152,7 @@ def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | N
     return next(iter(scales), None)
 
 
-def _agreement(
+def _measure_agreement(
     rows: Sequence[LabelledDialogue],
     dimension: str,
     kind: Kind,
@@ -186,9 +186,9 @@ def _agreement(
         # A row with one answer takes no part, so it must not count towards an interval either.
         clusters = _clusters(list(compress(rows, is_shared)))
         answers, people = Values(matrix, tolerance)[is_shared], people[is_shared]
-        estimates = _estimates(answers, people, kind, clusters)
+        estimates = _agreement_estimates(answers, people, kind, clusters)
         titles = names or [f"position {i + 1}" for i in range(people.numbers.shape[1])]
-        by_annotator = list(_annotators(people, titles))
+        by_annotator = list(_compare_annotators(people, titles))
     return Agreement(
         dimension=dimension,
         kind=kind,
@@ -209,7 +209,7 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
     return choose_clusters(chatbots, [row.group for row in rows])
 
 
-def _estimates(
+def _agreement_estimates(
     answers: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
     """Returns the statistics of agreement by name: ``exact``, ``adjacent``, ``alpha``,
@@ -272,7 +272,7 @@ def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, F
     return np.isfinite(gaps).sum(axis=1) * 1.0, close
 
 
-def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
+def _compare_annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
     """Yields each annotator, compared with the mean of the others.
 
     Args:
@@ -308,7 +308,7 @@ def agreement_page(
     """Returns the page agreement.html, with percent agreement and alpha (MEDAL, Tables 4 and 5).
 
     Args:
-        agreements: The result of the function ``agreements``.
+        agreements: The result of the function ``measure_agreements``.
         title: The heading of the page.
         facts: (name, value) pairs on how the page was made.
     """

@@ -122,7 +122,7 @@ class Material:
         """Returns people's mean rating of each row, [rows]."""
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
-    def best_fit(self, rows: Rows) -> Fit:
+    def choose_fit(self, rows: Rows) -> Fit:
         """Returns the best of a line, a monotone curve and several ridges, by cross-validation on
         ``rows`` (indices)."""
         judge = [(self.judge_column,)]
@@ -151,7 +151,7 @@ def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
     folds = GroupKFold(FOLDS)
     for learnt, left in folds.split(material.scores, groups=material.contexts):
         if columns is None:
-            fit = material.best_fit(learnt)
+            fit = material.choose_fit(learnt)
         else:
             fit = Fit(columns).fit(material.scores[learnt], material.targets[learnt])
         predictions[left] = fit.predict(material.scores[left])
@@ -235,7 +235,7 @@ def is_beyond_chance(gain: Estimate) -> bool:
     return gain.low is not None and gain.low > EQUAL
 
 
-def prove(material: Material) -> Proof:
+def cross_validate(material: Material) -> Proof:
     """Chooses a fit on all rows of ``material``, and measures it and the baselines on held-out
     conversations."""
     y = material.targets
@@ -255,11 +255,11 @@ def prove(material: Material) -> Proof:
         if name != ALIGNED:
             gain, _ = estimate_gain(material, squares[ALIGNED], squares[name])
         lines.append(_measure_agreement(material, name, y, scores, gain))
-    lines += _single_rating_lines(material)
+    lines += _measure_single_ratings(material)
     base = MEAN
     if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
         base = LINE
-    fit = material.best_fit(np.arange(len(y)))
+    fit = material.choose_fit(np.arange(len(y)))
     inputs = tuple(material.inputs[column] for column in fit.columns)
     return Proof(
         fit=fit.name,
@@ -271,7 +271,7 @@ def prove(material: Material) -> Proof:
     )
 
 
-def _single_rating_lines(material: Material) -> list[Measured]:
+def _measure_single_ratings(material: Material) -> list[Measured]:
     """Returns how well a single rating agrees with the mean of the other ratings of its row. Empty
     if
     no row has two ratings."""

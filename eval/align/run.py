@@ -18,7 +18,7 @@ from medal_judges.eval.align.proof import (
     Alignment,
     Material,
     Proof,
-    prove,
+    cross_validate,
 )
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, load_or_score
@@ -81,7 +81,7 @@ def align(
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{out} already holds a judge. Type another folder")
     labelled = _read_labelled(rows)
-    member = _judge_member(judge, options)
+    member = _load_judge(judge, options)
     names = choose_label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
     rated_dimensions = _rated_dimensions(labelled, names, judge_dimensions)
@@ -89,14 +89,14 @@ def align(
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = _members_with_packaged(member)
+    members = _add_shipped_judges(member)
     scores = score_members(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
         rated = [row.has_label(name) for row in labelled]
-        material = material_of(labelled, dimension, scores)
-        proof = prove(material)
+        material = collect_material(labelled, dimension, scores)
+        proof = cross_validate(material)
         proofs[name] = proof
         unscored_count = sum(rated) - proof.count
         if unscored_count:
@@ -111,7 +111,7 @@ def align(
     if notes:
         facts["notes"] = "; ".join(notes)
     result = Alignment(None, rated_dimensions, proofs, facts)
-    result = replace(result, judge=_aligned_judge(result, members, keep_anyway))
+    result = replace(result, judge=_build_aligned_judge(result, members, keep_anyway))
     if folder is not None:
         _save(result, folder, labelled)
     return result
@@ -138,7 +138,7 @@ def _rated_dimensions(
     return dimensions
 
 
-def _members_with_packaged(member: Member) -> dict[str, Member]:
+def _add_shipped_judges(member: Member) -> dict[str, Member]:
     """Returns the judge ``member`` and the shipped judges whose scores a fit may also
     use, by name."""
     members = {"judge": member}
@@ -148,7 +148,7 @@ def _members_with_packaged(member: Member) -> dict[str, Member]:
     return members
 
 
-def _judge_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
+def _load_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     if isinstance(judge, Judge):
         return Member("judge", judge)
     return load_member("judge", MemberConfig(path=str(judge), options=options))
@@ -204,7 +204,7 @@ def score_members(
     return scores
 
 
-def material_of(
+def collect_material(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> Material:
     """Returns the scores and ratings that a fit learns from, for the rows that have both.
@@ -240,12 +240,12 @@ def material_of(
         matrix[chosen],
         ratings,
         contexts=np.array([row.group for row in scored_rows]),
-        judge_column=_judge_column(inputs, name, matrix[chosen], targets),
+        judge_column=_find_judge_column(inputs, name, matrix[chosen], targets),
         span=span,
     )
 
 
-def _judge_column(
+def _find_judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
     """Returns the index in ``inputs`` of the judge's score that is fitted to the labels ``name``.
@@ -267,7 +267,7 @@ def _judge_column(
     return columns[int(np.argmax(np.abs(targets @ units) / sizes))]
 
 
-def _aligned_judge(
+def _build_aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
     """Builds the aligned judge from ``members`` (judges by name). None if no dimension is aligned.

@@ -15,7 +15,7 @@ from medal_judges.reading.dialogues import ChatFileConfig
 
 
 class BenchmarkOptions(Config):
-    """Options of ``medal benchmark``."""
+    """Options of ``medal benchmark``: the YAML file, changes of it, and further judges."""
 
     overrides: tuple[str, ...] = option(
         (),
@@ -40,19 +40,17 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge of a benchmark. It has either a ``path`` or ``predictions``. ``name``: its name in
-    the tables.
+    """A judge of a benchmark, which scores the sets or has a file of scores for them.
 
-    ``path``: a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of configs/judges/. The
-    judge is loaded with ``options``. ``predictions``: maps the name of a set to a file of the
-    judge's judgements. The file may also be a CSV table of ``id``, ``turn`` (at turn level) and
-    scores. ``dimensions``: maps a dimension of the sets (or an injected issue) to the judge's name
-    for it. This overrides the mapping of the set. ``optional``: whether to skip the judge, with a
-    note, if its folder, weights, package or key is missing.
-
-    ``published_as``: the judge's key in configs/published.yaml. ``model``: the name that
-    configs/published.yaml uses for the judge's language model or encoder. It is needed only if that
-    name differs.
+    Attributes:
+        name: The judge's name in the tables.
+        path: A folder, Hub id (``ORG/NAME@REVISION``) or YAML file. Empty with ``predictions``.
+        predictions: Files of finished scores by the set's name: judgements, or a CSV table.
+        options: Settings to load the judge with.
+        dimensions: Maps a set's dimension to the judge's name for it, before the set's own mapping.
+        optional: Whether to skip the judge, with a note, if its files, package or key are missing.
+        published_as: The judge's key in configs/published.yaml, such as ``diet/fed``.
+        model: The judge's model as configs/published.yaml names it, if the name differs.
     """
 
     name: str
@@ -66,18 +64,22 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """A set of labelled rows. ``view``: how to read them. ``planted`` is for rows of ``medal data
-    plant``, ``abceval_issues_by_dialogue`` turns ABC-Eval's labels of turns into issues of
-    dialogues, ``rows`` changes nothing.
+    """A set of labelled rows in a benchmark.
 
-    ``level``: whether people rated whole dialogues (``dialogue``) or last turns (``turn``). With
-    ``last``, people rated dialogues but the judge scores the last turn. ``dimensions``: maps a
-    dimension of the set to the judge's name for it. A list means that the names are equal.
-    ``groups``: the groups whose rows are used (default: all). ``limit``: the maximum number of
-    rows, from the first. ``optional``: whether to skip the set, with a note, if its data is
-    missing. ``published``: models (``gpt-4.1``) whose labels are in the rows under
-    ``machine_labels``, to show beside the judges. ``published_as``: the set's name in
-    configs/published.yaml.
+    Attributes:
+        name: The set's name in the tables.
+        level: What people rated: the ``dialogue``, the last ``turn``, or the dialogue where the
+            judge scores the ``last`` turn.
+        groups: The groups whose rows are used (default: all).
+        dimensions: Maps a set's dimension to the judge's name for it. A list: equal names.
+        view: ``rows`` as they are, ``planted`` issues of ``medal data plant``, or ABC-Eval's turn
+            labels as ``abceval_issues_by_dialogue``.
+        exclude_chatbots: Chatbots whose rows are left out.
+        exclude_overlaps: Whether to leave out rows that other sets also have.
+        limit: The maximum number of rows, from the first.
+        optional: Whether to skip the set, with a note, if its data is missing.
+        published: Models, such as ``gpt-4.1``, whose labels in the rows are shown as judges.
+        published_as: The set's name in configs/published.yaml.
     """
 
     name: str
@@ -103,9 +105,15 @@ class SetConfig(ChatFileConfig):
 class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
-    ``device`` and ``llm`` (the language model) apply to judges whose ``options`` do not set them.
-    ``published``: papers whose metrics are shown beside ours (``diet``, ``meep``, ``medal``,
-    ``oralis``).
+    Attributes:
+        title: The heading of the page.
+        output_dir: The folder to write.
+        min_coverage: The share of rows that must be scored for a metric, on [0, 1].
+        device: The device of all judges whose ``options`` name none, such as ``cuda``.
+        llm: The language model of all judges whose ``options`` name none.
+        published: Papers whose metrics are shown beside ours, such as ``medal`` or ``oralis``.
+        judges: The judges to compare.
+        sets: The labelled sets to compare them on.
     """
 
     title: str = "Benchmark of dialogue judges"

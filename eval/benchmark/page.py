@@ -134,7 +134,7 @@ def _printout(
 # -- what a table may show -------------------------------------------------------------------------
 
 
-def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
+def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
     """Returns the ``metric`` in ``estimates``, without its value if too few rows of ``row`` are
     scored."""
     if row.has_low_coverage:
@@ -150,7 +150,7 @@ def _ranking_estimate(row: ResultRow) -> Estimate:
     if row.scored < MIN_ROWS:
         reason = f"{row.scored} scored rows, and {MIN_ROWS} are needed"
         return Estimate(None, reason=reason)
-    return estimate_of(row, row.metrics, row.headline)
+    return estimate_if_covered(row, row.metrics, row.headline)
 
 
 def _rank_key(row: ResultRow) -> float:
@@ -216,13 +216,13 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
     has_others = any(row.metrics[headline].beside for row in rows)
     lines: list[Row] = []
     for row in rows:
-        estimate = estimate_of(row, row.metrics, headline)
+        estimate = estimate_if_covered(row, row.metrics, headline)
         cells: list[Cell] = [row.judge, estimate]
         if has_others:
             cells.append(interval_text(estimate.beside or Estimate(None)))
-        cells.append(estimate_of(row, row.like_for_like, headline))
+        cells.append(estimate_if_covered(row, row.like_for_like, headline))
         for metric in metrics:
-            cells.append(Brief(estimate_of(row, row.metrics, metric)))
+            cells.append(Brief(estimate_if_covered(row, row.metrics, metric)))
         lines.append([*cells, row.n, Share(Estimate(row.coverage))])
     # The ceiling's headline metric is in the column of the judges like for like.
     cells = ["human ceiling", *[""] * (1 + has_others), ceiling_of_set(rows, headline)]
@@ -289,9 +289,9 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
             estimates: Estimates = {}
             if language in row.languages:
                 estimates = row.languages[language].metrics
-            cells.append(estimate_of(row, estimates, metric))
+            cells.append(estimate_if_covered(row, estimates, metric))
         lines.append([*cells, ceilings.get(language, missing)])
-    totals = [estimate_of(row, row.metrics, metric) for row in rows]
+    totals = [estimate_if_covered(row, row.metrics, metric) for row in rows]
     lines.append(["all", rows[0].n, *totals, ceiling_of_set(rows, metric)])
     columns = ("Language", "n", *(row.judge for row in rows), "human ceiling")
     title = (
@@ -326,9 +326,9 @@ def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     A line shows the human ceiling, and a ring the judge's metric against the same annotators."""
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
-    estimates = [estimate_of(row, row.metrics, metric) for row in rows]
+    estimates = [estimate_if_covered(row, row.metrics, metric) for row in rows]
     span = (min(0.0, axis_range(estimates)[0]), 1.0)
-    like = [estimate_of(row, row.like_for_like, metric).value for row in rows]
+    like = [estimate_if_covered(row, row.like_for_like, metric).value for row in rows]
     title = f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)}"
     names = [row.judge for row in rows]
     return Figure(title, [Intervals(title, names, estimates, span, ceiling, like)])

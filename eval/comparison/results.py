@@ -262,7 +262,7 @@ class SystemComparison:
 Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 
 
-def check_comparison(
+def gate_verdicts(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
     """Returns the verdicts on how much worse each system may be than the first one.
@@ -296,7 +296,7 @@ def check_comparison(
             _require_coverage(name, result, options.min_coverage)
             for pair in result.pairs:
                 if first in (pair.first, pair.second):
-                    checked.append(_check_pair(name, pair, result, first, margin))
+                    checked.append(_decide_pair(name, pair, result, first, margin))
         if len(checked) == count:
             raise MedalError(
                 f"{gate}: no dimension has scores of both systems. Score both with one judge"
@@ -329,7 +329,7 @@ def _require_coverage(gate: str, result: ComparedOn, minimum: float) -> None:
             )
 
 
-def _check_pair(
+def _decide_pair(
     gate: str, pair: PairResult, result: ComparedOn, first: str, margin: float
 ) -> Checked:
     is_first = pair.first == first

@@ -35,7 +35,11 @@ _SCORE = "score "  # begins the names of columns of scores
 
 
 class CompareOptions(Config):
-    """Options of ``medal compare``.
+    """Options of ``medal compare``: the systems' files, the judge, human labels, and limits to
+    check.
+
+    Attributes:
+        reading: How to read chats and labels.
 
     >>> CompareOptions(files=["all.jsonl"], by="chatbot").min_coverage
     0.98

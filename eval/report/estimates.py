@@ -261,7 +261,7 @@ class GateResult:
     text: str
 
 
-def check_gates(
+def decide_gates(
     gates: Sequence[Gate],
     scores: Scores,
     estimates: Mapping[str, Estimate],
@@ -290,7 +290,7 @@ def check_gates(
         for name in names:
             require_dimension(name, scores.dimensions, f"{gate.name}: ")
             results.append(
-                _check_gate(replace(gate, dimension=name), scores, estimates)
+                _decide_gate(replace(gate, dimension=name), scores, estimates)
             )
     coverage = scores.coverage
     if gates and coverage is not None and coverage < min_coverage:
@@ -302,7 +302,7 @@ def check_gates(
     return results
 
 
-def _check_gate(
+def _decide_gate(
     gate: Gate, scores: Scores, estimates: Mapping[str, Estimate]
 ) -> GateResult:
     dimension, limit = scores.dimensions[gate.dimension], gate.limit

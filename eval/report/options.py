@@ -51,8 +51,13 @@ class Gate:
 
 
 class ReportOptions(Config):
-    """Options of ``medal report``: the files to read, the groups to compare, the gates to check,
-    and the files to write."""
+    """Options of ``medal report``: the files to read, the groups to compare, the limits to check,
+    and
+    the files to write.
+
+    Attributes:
+        reading: How to read the chats and labels.
+    """
 
     scores: tuple[str, ...] = option(
         metavar="SCORES...",

@@ -14,15 +14,15 @@ from medal_judges.eval.report.tables import (
     answer_sentence,
     estimates_sheet,
     finding_sentences,
+    group_table,
     note_sentences,
     order_dimensions,
-    part_table,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
     WorstChat,
+    choose_varied_chats,
     group_by_mechanism,
-    mix_mechanisms,
     worst_count,
     worst_sheet,
 )
@@ -86,25 +86,25 @@ def report_page(
         worst: The worst chats, more than the page shows.
         facts: (name, value) pairs on how the page was made.
     """
-    worst = mix_mechanisms(worst, worst_count(scores))
+    worst = choose_varied_chats(worst, worst_count(scores))
     figures: dict[str, Figure] = {}
     summary: list[Block] = []
     if scores.dimensions:
-        figures["scores"] = _picture(scores, estimates)
+        figures["scores"] = _report_picture(scores, estimates)
         summary.append(figures["scores"])
     summary += _summary_blocks(scores, estimates, gates)
     by_column = []
     names = order_dimensions(scores, estimates)
     slugs = unique_slugs(list(estimates.groups))
     for slug, (column, parts) in zip(slugs, estimates.groups.items(), strict=True):
-        table = part_table(scores, estimates, column, parts)
+        table = group_table(scores, estimates, column, parts)
         blocks: list[Block] = [table]
         if names:
-            panel = _intervals(scores, parts, names[0])
+            panel = _interval_panel(scores, parts, names[0])
             blocks.insert(0, Figure(f"{names[0]} by {column}", [panel]))
         by_column.append(Section(f"by-{slug}", table.title, blocks, lead=""))
     if estimates.periods:
-        table = part_table(scores, estimates, "period", estimates.periods)
+        table = group_table(scores, estimates, "period", estimates.periods)
         by_column.append(Section("time", "By period", [table], lead=""))
     tables: dict[str, Table | Sheet] = {"estimates": estimates_sheet(estimates)}
     if worst:
@@ -188,22 +188,22 @@ def _chat_heading(chat: WorstChat) -> str:
     return " · ".join([*parts, reason])
 
 
-def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
+def _report_picture(scores: Scores, estimates: ReportEstimates) -> Figure:
     """Returns the picture of a report: the first dimensions by period, or the distributions of
     their
     scores without periods."""
     names = order_dimensions(scores, estimates)
     if len(estimates.periods) > 1:
         panels = [
-            _timeline(scores, estimates.periods, name) for name in names[:_PANELS]
+            _timeline_panel(scores, estimates.periods, name) for name in names[:_PANELS]
         ]
         return Figure("By period", panels)
     names = [name for name in names if name not in scores.bad]
-    bars = [_distribution(scores, name) for name in names[:_PANELS]]
+    bars = [_distribution_bars(scores, name) for name in names[:_PANELS]]
     return Figure(f"Share of {scores.unit}s by score", bars)
 
 
-def _distribution(scores: Scores, name: str) -> Bars:
+def _distribution_bars(scores: Scores, name: str) -> Bars:
     """Returns a bar chart of the dimension ``name``: the share of rows at each level or bin."""
     dimension = scores.dimensions[name]
     numbers = scores.scores[name]
@@ -221,14 +221,14 @@ def _distribution(scores: Scores, name: str) -> Bars:
     return Bars(name, bars, float(sizes.max() / len(numbers)))
 
 
-def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
+def _interval_panel(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``parts``."""
     _, estimates = _unit_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, axis_range(estimates))
 
 
-def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
+def _timeline_panel(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``periods``."""
     label, estimates = _unit_and_estimates(scores, periods, name)
     low, high = axis_range(estimates)

@@ -12,8 +12,8 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.report.estimates import (
     GateResult,
     ReportEstimates,
-    check_gates,
     compute_estimates,
+    decide_gates,
 )
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
@@ -21,13 +21,13 @@ from medal_judges.eval.report.reasons import WITHOUT_FEATURES
 from medal_judges.eval.report.tables import (
     answer_sentence,
     finding_sentences,
+    group_table,
     note_sentences,
-    part_table,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
     WorstChat,
-    collect_worst,
+    collect_worst_chats,
     group_by_mechanism,
     worst_count,
 )
@@ -114,11 +114,11 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     # Bad rows were counted in the first pass over the chats.
     uncounted = ReadingReport(strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
-    worst = collect_worst(scores, read_all_judgements(files), dialogues)
+    worst = collect_worst_chats(scores, read_all_judgements(files), dialogues)
     gates: Sequence[GateResult] = ()
     page = None
     try:
-        gates = check_gates(options.gates, scores, total, options.min_coverage)
+        gates = decide_gates(options.gates, scores, total, options.min_coverage)
     finally:
         if options.out is not None:
             name = files[0].name if len(files) == 1 else f"{len(files)} files"
@@ -197,9 +197,9 @@ def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> 
     first_row = 0
     if estimates.groups:
         column, groups = next(iter(estimates.groups.items()))
-        table = part_table(scores, estimates, column, groups, has_p=False)
+        table = group_table(scores, estimates, column, groups, has_p=False)
     elif estimates.periods:
-        table = part_table(scores, estimates, "period", estimates.periods)
+        table = group_table(scores, estimates, "period", estimates.periods)
         first_row = max(0, len(table.rows) - most_rows)
     rows = []
     for name, *cells in table.rows[first_row : first_row + most_rows]:

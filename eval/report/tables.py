@@ -59,7 +59,7 @@ def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     return Table(title, columns, rows)
 
 
-def part_table(
+def group_table(
     scores: Scores,
     estimates: ReportEstimates,
     column: str,

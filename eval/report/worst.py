@@ -83,7 +83,7 @@ def badness(scores: Scores) -> Floats:
     return np.array(distances.mean(axis=1), dtype=np.float64)
 
 
-def worst_rows(scores: Scores) -> Codes:
+def rows_worst_first(scores: Scores) -> Codes:
     """Returns the indices of all scored rows, the worst first. Chats without an answer come before
     all
     others."""
@@ -98,7 +98,7 @@ def worst_count(scores: Scores) -> int:
     return min(_MOST, max(_LEAST, scores.rows // 10))
 
 
-def collect_worst(
+def collect_worst_chats(
     scores: Scores,
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
@@ -110,7 +110,7 @@ def collect_worst(
         judgements: One for each row of ``scores``, in the same order.
         dialogues: The scored dialogues, None if they were not given.
     """
-    rows = worst_rows(scores)[: _SEARCHED * worst_count(scores)].tolist()
+    rows = rows_worst_first(scores)[: _SEARCHED * worst_count(scores)].tolist()
     if not rows or not scores.dimensions:
         return []
     chosen = set(rows)
@@ -141,7 +141,7 @@ def collect_worst(
     return chats
 
 
-def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
+def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
     """Chooses ``count`` of ``chats`` so that at most 40% have the same reason, unless there are too
     few others."""
     sizes: Counter[str] = Counter()

@@ -61,7 +61,7 @@ def read_columns(
         if name in meta:
             columns[name] = frame[meta[name]].map(value_as_text)
     if dialogues is not None:
-        chats = _read_chats(frame, names, dialogues, available)
+        chats = _columns_of_chats(frame, names, dialogues, available)
         joined = chats.set_index("key").reindex(frame["id"]).set_index(frame.index)
         for name in names:
             columns[name] = columns[name].fillna(joined[name])
@@ -72,7 +72,7 @@ def read_columns(
     return columns
 
 
-def _read_chats(
+def _columns_of_chats(
     frame: DataFrame,
     names: Collection[str],
     dialogues: Iterable[Dialogue],

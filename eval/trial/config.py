@@ -23,12 +23,16 @@ GROUPS: Mapping[Group, str] = {
 
 
 class TrialConfig(Config):
-    """The size of a trial.
+    """The size of a trial, in which judges score edited dialogues.
 
-    ``dialogues``: the number of dialogues from the user's file. Without a file, they come from the
-    chitchat package, and eight shipped conversations in each of ``languages`` are added.
-    ``per_check``: the maximum number of pairs in a check. ``checks``: names of checks or groups of
-    checks (empty: all). ``texts``: a further file like configs/trial/texts.yaml.
+    Attributes:
+        seed: The seed of every random choice.
+        dialogues: The number of dialogues from the file, or without a file from ``chitchat:test``.
+        languages: The languages of the shipped conversations, which are added without a file.
+        max_turns: The maximum number of turns of a dialogue from ``chitchat:test``.
+        per_check: The maximum number of pairs of dialogues in a check.
+        checks: Names of checks or of groups of checks, such as ``attack`` (empty: all).
+        texts: A further file of texts to insert, like configs/trial/texts.yaml.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -40,5 +44,5 @@ class TrialConfig(Config):
     texts: str | None = None
 
     def selects(self, check: str, group: str) -> bool:
-        """Returns whether ``checks`` selects this ``check``, by its name or its ``group``."""
+        """Returns whether ``checks`` selects this ``check``, by its name or by its ``group``."""
         return not self.checks or check in self.checks or group in self.checks

@@ -90,7 +90,7 @@ def add_markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
     return with_contents(dialogue, contents)
 
 
-def add_neutral_turn(dialogue: Dialogue, rng: Random) -> Dialogue:
+def add_neutral_exchange(dialogue: Dialogue, rng: Random) -> Dialogue:
     """A last exchange without content: "Okay." "Good."."""
     table = read_yaml("trial/phrases")["exchange"]
     lang = dialogue.lang
@@ -166,8 +166,19 @@ Hidden = Literal["none", "zero_width", "look_alike", "tags"]
 
 
 class TextInsertion(Config):
-    """A check that inserts ``texts`` into turns of ``role``. Each of ``texts`` maps a language to a
-    text. configs/trial/texts.yaml explains the other fields."""
+    """An edit that inserts texts into turns, as an entry of configs/trial/texts.yaml.
+
+    Attributes:
+        group: The expected effect on the score, such as ``attack``.
+        what: The edit in words.
+        role: The speaker whose turns get the text.
+        where: Which of these turns: ``each``, ``first`` or ``last``.
+        place: The end of the turn to insert at: ``start`` or ``end``.
+        control: What to compare with: the original (``none``), or one with ``neutral`` text.
+        harm: Whether a higher (``up``) or lower (``down``) score is what an attacker wants.
+        hidden: How the text is hidden from a reader, such as ``zero_width`` characters.
+        texts: Mappings of a language to a text. Each turn gets one of them.
+    """
 
     group: Literal["same", "no_gain", "attack"]
     what: str
@@ -301,7 +312,7 @@ def _surface_edits() -> Iterator[Edit]:
             "lower_case": to_lower_case,
             "emoji": add_emoji,
             "markdown": add_markdown,
-            "neutral_turn": add_neutral_turn,
+            "neutral_turn": add_neutral_exchange,
         },
         "no_gain": {"length": lengthen_answers, "repeated_question": repeat_question},
     }

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval.agreement.agreement import agreement_page, agreements
+from medal_judges.eval.agreement.agreement import agreement_page, measure_agreements
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import Measurement, alpha_statistic
 from medal_judges.stats.correlation import Floats
@@ -52,7 +52,7 @@ def rows_of(
 
 def test_krippendorffs_own_example() -> None:
     by_unit = list(zip(*OBSERVERS, strict=True))
-    (found,) = agreements(rows_of("overall", by_unit))
+    (found,) = measure_agreements(rows_of("overall", by_unit))
     assert (found.rows, found.shared, found.annotators) == (12, 11, 4)
     given = [[v for v in unit if v is not None] for unit in by_unit]
     apart = np.array([abs(a - b) for unit in given for a, b in combinations(unit, 2)])
@@ -73,7 +73,7 @@ def test_two_annotators_by_hand() -> None:
     # 3 both present, 1 and 2 of one only, 4 both absent. Coincidences: o11 = 6, o00 = 8,
     # o01 = o10 = 3; n1 = 9, n0 = 11, n = 20; alpha = 1 - 19 * 3 / (9 * 11) = 0.4242
     answers = [(1, 1)] * 3 + [(1, 0)] + [(0, 1)] * 2 + [(0, 0)] * 4
-    (found,) = agreements(rows_of("unsafe", answers))
+    (found,) = measure_agreements(rows_of("unsafe", answers))
     assert found.kind == "binary"
     assert found.estimates["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
     assert found.estimates["exact"].value == pytest.approx(0.7)
@@ -115,7 +115,7 @@ def test_pairs_are_people_if_rows_name_them() -> None:
         here = [str(name) for name in rng.permutation(list("abc"))[: 2 + i % 2]]
         values = [float(people[name][i]) for name in here]
         rows.append(row(i, {"overall": values}, annotators=here))
-    (found,) = agreements(rows)
+    (found,) = measure_agreements(rows)
     total = size = 0.0
     for one, other in combinations("abc", 2):
         both = [
@@ -127,8 +127,8 @@ def test_pairs_are_people_if_rows_name_them() -> None:
     assert found.estimates["spearman"].value == pytest.approx(total / size)
     # repeats of a machine
     for extra in ({}, {"annotators": ["ana", "ben"], "labels_by": "j"}):
-        (unnamed,) = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra))
-        assert not unnamed.named
+        unnamed = rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra)
+        assert not measure_agreements(unnamed)[0].named
 
 
 def test_page_json_and_csv(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
         row(i, {"unsafe": marks[i], "overall": grades[i]}, lang=("en", "pt")[i % 2])
         for i in range(30)
     ]
-    found = agreements(rows)
+    found = measure_agreements(rows)
     path = agreement_page(found, "<b>mine</b>", [("Rows", "30")]).write(tmp_path)
     text = path.read_text(encoding="utf-8")
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
@@ -164,7 +164,7 @@ def test_binary_figures_of_people_against_statsmodels() -> None:
     from medal_judges.data_prep.sources.registry import load_rows
 
     rows = load_rows("fed:dialogue")
-    (found,) = agreements(rows, ["consistent"])
+    (found,) = measure_agreements(rows, ["consistent"])
     values = np.array([r.labels["consistent"] for r in rows], dtype=int)
     table, _ = aggregate_raters(values)
     # complete data: alpha is Fleiss' kappa with the small-sample term 1 / n (1 - kappa) added
@@ -180,7 +180,7 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     """Ten of ten: n / (n + z²) to 1, with z² = 3.8415."""
     same = [(1 + i % 5, 1 + i % 5) for i in range(10)]
     rows = rows_of("overall", same)
-    (found,) = agreements(rows)
+    (found,) = measure_agreements(rows)
     exact, alpha = found.estimates["exact"], found.estimates["alpha"]
     assert (exact.value, exact.high) == pytest.approx((1, 1))
     assert exact.low == pytest.approx(10 / (10 + 3.841459), abs=1e-6)
@@ -190,7 +190,7 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
         and "the same whichever" in str(alpha.reason)
     )
     again = [row(10 + i, {"overall": a}, group=f"d{i}") for i, a in enumerate(same)]
-    (double,) = agreements([*rows, *again])  # ten conversations still
+    (double,) = measure_agreements([*rows, *again])  # ten conversations still
     assert double.pairs == 20
     assert double.estimates["exact"].low == pytest.approx(exact.low)
 
@@ -207,6 +207,6 @@ def test_ratings_that_say_nothing_are_named(
     answers: list[tuple[int, int]], sentence: str
 ) -> None:
     rows = rows_of("overall", answers, annotators=["ana", "ben"])
-    page = agreement_page(agreements(rows), "t", [])
+    page = agreement_page(measure_agreements(rows), "t", [])
     assert page.printout is not None
     assert sentence in " ".join(page.printout.notes)

@@ -13,7 +13,7 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     system_agreements,
 )
-from medal_judges.eval.report.estimates import check_gates, compute_estimates
+from medal_judges.eval.report.estimates import compute_estimates, decide_gates
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -142,6 +142,6 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
         limit = one.low  # just the end of the interval
         gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
         verdicts.append(
-            [gate.verdict for gate in check_gates(gates, scores, leads, 0.98)]
+            [gate.verdict for gate in decide_gates(gates, scores, leads, 0.98)]
         )
     assert verdicts[0] == verdicts[1] == ["passed", "undecided"]

@@ -32,7 +32,7 @@ def agreement(
     Example: medal agreement fed:dialogue --out agreement
     """
     from medal_judges.data_prep.sources.registry import load_rows
-    from medal_judges.eval.agreement.agreement import agreement_page, agreements
+    from medal_judges.eval.agreement.agreement import agreement_page, measure_agreements
     from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, THESE
@@ -48,7 +48,7 @@ def agreement(
         raise MedalError(
             f"{source}: no row has labels. Type --label COLUMN=DIMENSION:LOW..HIGH"
         )
-    figures = agreements(rows, dimension)
+    figures = measure_agreements(rows, dimension)
     report.show()
     facts = [
         ("Rows", str(len(rows))),

@@ -7,7 +7,7 @@ import typer
 from medal_judges.cli.options import exit_by_gates, with_options
 from medal_judges.eval.comparison.compare import compare as compare_systems
 from medal_judges.eval.comparison.page import comparison_page
-from medal_judges.eval.comparison.results import check_comparison, gate_lines
+from medal_judges.eval.comparison.results import gate_lines, gate_verdicts
 from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.reading.dialogues import start_report
 from medal_judges.report.console import ProgressBar
@@ -34,7 +34,7 @@ def compare(options: CompareOptions) -> None:
         comparison = compare_systems(options, reading=reading, progress=bar.advance)
     reading.show()
     print_and_write(comparison_page(comparison), options.out)
-    gates = check_comparison(comparison, options)
+    gates = gate_verdicts(comparison, options)
     for line in gate_lines(gates):
         typer.echo(line)
     if options.junit is not None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
-from medal_judges.eval.comparison.results import SystemComparison, check_comparison
+from medal_judges.eval.comparison.results import SystemComparison, gate_verdicts
 from medal_judges.records.dimension import Dimension
 
 JUDGE = "judge:test|revision:1"
@@ -312,7 +312,7 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
     means = [result for result in found.results if result.bad is None]
     gates = CompareOptions(files=["a"], fail_if_worse=0.0)
     for (_, verdict, text), result in zip(
-        check_comparison(found, gates), means, strict=True
+        gate_verdicts(found, gates), means, strict=True
     ):
         low = result.pairs[0].estimate.low or 0.0
         assert (verdict == "failed") == result.pairs[0].is_apart == (low > 0), text

@@ -4,7 +4,7 @@ import pytest
 from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
-from medal_judges.eval.report.estimates import GateResult, check_gates
+from medal_judges.eval.report.estimates import GateResult, decide_gates
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.records.judgement import Judgement
@@ -22,7 +22,7 @@ def load(scored: int = 20) -> Scores:
 
 
 def check(gate: Gate, estimate: Estimate, scored: int = 20) -> GateResult:
-    (result,) = check_gates([gate], load(scored), {gate.dimension: estimate}, 0.98)
+    (result,) = decide_gates([gate], load(scored), {gate.dimension: estimate}, 0.98)
     return result
 
 
@@ -46,7 +46,7 @@ def test_the_bound_decides(side: str, limit: float, verdict: str) -> None:
 def test_what_cannot_be_decided_is_an_error() -> None:
     under = Gate("under", "overall", 3)
     with pytest.raises(ConfigError) as caught:
-        check_gates([Gate("under", "overal", 3)], load(), {"overall": Estimate(3)}, 1)
+        decide_gates([Gate("under", "overal", 3)], load(), {"overall": Estimate(3)}, 1)
     assert "Did you mean 'overall'" in str(caught.value)
     with pytest.raises(MedalError, match="3 rows"):
         check(under, Estimate(4.0, reason="no interval: 3 rows"))
@@ -56,4 +56,4 @@ def test_what_cannot_be_decided_is_an_error() -> None:
     with pytest.raises(CoverageError, match="18 of 20"):
         check(under, Estimate(4.0, 3.9, 4.1), scored=18)
     with pytest.raises(CoverageError):
-        check_gates([under], load(0), {}, 0.0)
+        decide_gates([under], load(0), {}, 0.0)

@@ -17,9 +17,9 @@ from medal_judges.eval.report.reasons import (
 )
 from medal_judges.eval.report.worst import (
     WorstChat,
-    collect_worst,
+    choose_varied_chats,
+    collect_worst_chats,
     group_by_mechanism,
-    mix_mechanisms,
 )
 from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN
@@ -62,7 +62,7 @@ def worst_of(
     judgements: Sequence[Judgement], dialogues: Sequence[Dialogue] | None = None
 ) -> list[WorstChat]:
     scores = scores_from_frame(to_frame(judgements), dialogues)
-    return collect_worst(scores, judgements, dialogues)
+    return collect_worst_chats(scores, judgements, dialogues)
 
 
 def test_the_worst_chats_of_boxed(tmp_path: Path) -> None:
@@ -128,6 +128,6 @@ def test_one_reason_does_not_fill_the_list() -> None:
         if i < 30:
             fields = {"scores": {"overall": None}, "failure": NO_ASSISTANT_TURN}
         stated.append(judgement(f"d{i}", [OVERALL], **fields))
-    groups = group_by_mechanism(mix_mechanisms(worst_of(stated), 20))
+    groups = group_by_mechanism(choose_varied_chats(worst_of(stated), 20))
     sizes = {name: len(group) for name, group in groups.items()}
     assert sizes == {UNANSWERED: 8, NONE_STATED: 12}

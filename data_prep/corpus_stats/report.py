@@ -56,14 +56,14 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     texts = []
     labels = []
     for head in _GROUPINGS:
-        if stats.speaker_names(_GROUPINGS[head]):
+        if stats.names_in_column(_GROUPINGS[head]):
             texts.append(text_table(stats, head))
             labels.append(label_table(stats, head))
     if not len(stats.labels.columns):
         labels = []
     tables = [*texts, *labels]
     table_names = unique_slugs([table.title for table in tables])
-    maps = list(language_tables(stats))
+    maps = list(chatbot_language_tables(stats))
     issues = issue_figure(stats)
     levels = level_figures(stats)
     figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
@@ -86,7 +86,7 @@ def statistics_page(stats: CorpusStatistics) -> Page:
             Section("bars", "Issues by language", [issues] if issues else [], _ISSUES),
             Section("distribution", "Distribution", [*levels.values()], _LEVELS),
             Section("labels", "Labels", labels or [_NO_LABELS], _LABELS),
-            facts_section(facts(stats)),
+            facts_section(provenance_facts(stats)),
         ],
         tables=dict(zip(table_names, tables, strict=True)),
         figures=figures,
@@ -97,17 +97,19 @@ def statistics_page(stats: CorpusStatistics) -> Page:
 def _rows_by_name(
     stats: CorpusStatistics, column: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields (name, rows) for each name in ``column`` of the rows in ``stats``. The last pair is
-    ``all`` with all rows."""
-    for name in stats.speaker_names(column):
+    """Yields (name, rows) for each name in ``column`` of the rows in ``stats``, and at last ``all``
+    with all rows."""
+    for name in stats.names_in_column(column):
         yield name, stats.rows[stats.rows[column] == name]
     yield "all", stats.rows
 
 
 def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of the numbers of dialogues and turns, the lengths of turns and the MTLD in
-    ``stats`` (MEDAL, Table 2). ``head`` is the heading of its first column, and says what a row of
-    the table is: Language, Chatbot or User model."""
+    """Returns a table of dialogues, turns, lengths of turns and MTLD in ``stats`` (MEDAL, Table 2).
+
+    Args:
+        head: What a row of the table is: ``Language``, ``Chatbot`` or ``User model``.
+    """
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
     for name in (*map(str.capitalize, units), "MTLD"):
@@ -146,8 +148,10 @@ def _to_cell(value: float, reason: str) -> Estimate:
 
 def label_table(stats: CorpusStatistics, head: str) -> Table:
     """Returns a table of the share of each issue and the mean of each other dimension in ``stats``.
-    ``head`` is the heading of its first column, and says what a row of the table is: Language,
-    Chatbot or User model."""
+
+    Args:
+        head: What a row of the table is: ``Language``, ``Chatbot`` or ``User model``.
+    """
     dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
     for name, rows in _rows_by_name(stats, _GROUPINGS[head]):
@@ -166,10 +170,10 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def language_tables(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields one table for each issue and each graded dimension in ``stats``, with a row for each
-    chatbot and a column for each language (MEDAL, Figure 2)."""
-    langs, chatbots = stats.speaker_names("lang"), stats.speaker_names("chatbot")
+def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
+    """Yields a table of chatbots by languages for each issue and each graded dimension in ``stats``
+    (MEDAL, Figure 2)."""
+    langs, chatbots = stats.names_in_column("lang"), stats.names_in_column("chatbot")
     if not chatbots:
         return
     for dimension in (*stats.issues, *stats.graded_dimensions):
@@ -190,7 +194,7 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
     panels = []
     for issue in stats.issues:
         shares = {}
-        for lang in stats.speaker_names("lang"):
+        for lang in stats.names_in_column("lang"):
             shares[lang] = stats.estimate(stats.select_rows(lang=lang), issue)
         panels.append(share_panel(issue, shares))
     if panels:
@@ -199,8 +203,8 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns a figure for each graded dimension in ``stats`` with a small number of whole levels.
-    It shows the share of rows at each level, by language (MEDAL, Figure 10)."""
+    """Returns, for each graded dimension in ``stats`` with few whole levels, a figure of the share
+    of rows at each level by language (MEDAL, Figure 10)."""
     figures = {}
     for dimension in stats.graded_dimensions:
         low, high = stats.scales[dimension] or (0.5, 0.5)
@@ -218,7 +222,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
         # orange for the lower half of the levels, purple for the upper half
         colours.append(colormaps["PuOr"](i / max(1, len(levels) - 1)))
     bars = []
-    for lang in stats.speaker_names("lang"):
+    for lang in stats.names_in_column("lang"):
         answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
         counts = np.floor(answers + 0.5).value_counts()
         segments = []
@@ -235,7 +239,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
     )
 
 
-def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
+def provenance_facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     """Returns (name, value) pairs that say what ``stats`` were computed from."""
     pairs = [
         ("files", stats.name),

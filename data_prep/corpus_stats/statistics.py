@@ -40,18 +40,18 @@ _SPEAKERS = ["lang", "chatbot", "user"]
 class CorpusStatistics:
     """Statistics of a set of dialogues, from which tables and figures are made.
 
-    - ``name``: the name of the set.
-    - ``rows``: a row for each dialogue, with its lang, chatbot, user and group. It also has, for
-      the user's turns and for the assistant's, their number, their total length and their MTLD.
-    - ``labels``: a row for each dialogue, a column for each dimension. A value is the mean over
-      annotators (for ``shares`` 0 or 1, rounded up from 0.5), NaN without a label.
-    - ``scales``: the scale of each dimension.
-    - ``shares``: the yes-or-no dimensions. Their mean is a share of dialogues.
-    - ``issues``: the dimensions in ``shares`` that are in MEDAL's rubric.
-    - ``tools``: language -> name of the tool that splits its texts into words.
-    - ``counts``: the number of labelled, failed and malformed rows.
-    - ``labelled_by``: name of a labeller -> number of rows that it labelled.
-    - ``data``: a hash of all rows, the same in any order.
+    Attributes:
+        name: The name of the set.
+        rows: A row for each dialogue: lang, chatbot, user and group, and for each side the number
+            of turns (``turns_user``), their length and MTLD.
+        labels: A row for each dialogue, a column for each dimension: mean over annotators or NaN.
+        scales: Dimension -> scale (low, high).
+        shares: The yes-or-no dimensions, whose labels are rounded to 0 or 1.
+        issues: The dimensions in ``shares`` that are in MEDAL's rubric.
+        tools: Language -> name of the tool that splits its texts into words.
+        counts: The number of ``labelled``, ``failed`` and ``malformed`` rows.
+        labelled_by: Judge -> number of rows that it labelled.
+        data: A hash of all rows, the same in any order.
     """
 
     name: str
@@ -71,27 +71,27 @@ class CorpusStatistics:
         names = [name for name in self.labels if name not in self.shares]
         return sorted(names, key=lambda name: not name.startswith("overall"))
 
-    def speaker_names(self, column: str) -> list[str]:
-        """Returns the sorted names in ``column``, which is lang, chatbot or user. Returns an empty
-        list if the dialogues name none. More than MAX_NAMES names also give an empty list: they are
-        taken for names of people, who get no row in a table."""
+    def names_in_column(self, column: str) -> list[str]:
+        """Returns the sorted names in ``column`` (lang, chatbot or user).
+
+        The list is empty if the dialogues name none, or more than 60, which are taken for people.
+        """
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []
         return names
 
     def select_rows(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows of the named speakers: ``select_rows(lang="de", chatbot="bot")`` returns
-        those with both values."""
+        """Returns the rows with the named values, such as ``select_rows(lang="de",
+        chatbot="bot")``."""
         rows = self.rows
         for column, name in speakers.items():
             rows = rows[rows[column] == name]
         return rows
 
     def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
-        """Returns the mean label on ``dimension`` over ``rows`` with its confidence interval, which
-        treats the dialogues of one group as dependent. For a dimension in ``shares``, the mean is
-        the share of rows with label 1."""
+        """Returns the mean label on ``dimension`` over ``rows``, with its confidence interval.
+        Dialogues of one group count as dependent."""
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
             Values(answers.to_numpy(dtype=float), 0.0),
@@ -102,13 +102,18 @@ class CorpusStatistics:
         return mean_of(sample)
 
 
-def corpus_statistics(
+def compute_statistics(
     dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
 ) -> CorpusStatistics:
-    """Returns the statistics of ``dialogues``, a set called ``name``. MTLD counts lemmas if
-    ``lemmas`` is True, otherwise words. Raises MedalError if two rows have the same id, or have
-    different scales for a dimension. Raises MissingExtraError if a package for ``lemmas`` is not
-    installed."""
+    """Returns the statistics of ``dialogues``, a set called ``name``.
+
+    Args:
+        lemmas: Whether MTLD counts lemmas, which needs packages, instead of words.
+
+    Raises:
+        MedalError: Two rows have the same id, or other scales for a dimension.
+        MissingExtraError: A package for ``lemmas`` is not installed.
+    """
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()
@@ -160,10 +165,15 @@ def corpus_statistics(
 def _collect_answers(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
-    """Returns the mean label of ``row`` for each dimension that has one. Updates two arguments:
-    ``scales`` gets the scale of each of these dimensions, and ``between`` the names of those with a
-    value other than 0 and 1. Raises MedalError if ``scales`` already has another scale for a
-    dimension."""
+    """Returns the mean label of ``row`` for each dimension that has one.
+
+    Args:
+        scales: Dimension -> scale. The scales of ``row`` are added.
+        between: Dimensions with a value other than 0 and 1. Those in ``row`` are added.
+
+    Raises:
+        MedalError: ``scales`` has another scale for a dimension.
+    """
     answers = {}
     for rating in row.ratings():
         answer = mean(rating)
@@ -183,9 +193,12 @@ def _collect_answers(
 
 
 def _measure_row(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
-    """Returns the language, the speakers and the group of ``row``. Adds, for the user's turns and
-    for the assistant's, their number, their total length and their MTLD. ``tool`` splits texts into
-    words."""
+    """Returns the language, speakers and group of ``row``, and for each side the number, length and
+    MTLD of its turns.
+
+    Args:
+        tool: Splits texts into words.
+    """
     dialogue = row.dialogue
     measures: dict[str, Any] = {
         "lang": dialogue.lang,

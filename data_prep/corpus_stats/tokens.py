@@ -23,18 +23,15 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def unit_of(lang: str) -> Unit:
-    """Returns the unit in which lengths of texts in ``lang`` are measured."""
+    """Returns the unit, ``words`` or ``characters``, in which texts in ``lang`` are measured."""
     if base_language(lang) in SPACELESS:
         return "characters"
     return "words"
 
 
 def length(text: str, unit: Unit) -> int:
-    """Returns the length of ``text`` in ``unit``: the number of words between spaces, or of
-    characters that are not white space.
-
-    Punctuation is part of the word that it touches, and counts as a character.
-    """
+    """Returns the number of words between spaces in ``text``, or of characters that are not white
+    space. ``unit`` says which."""
     words = text.split()
     if unit == "words":
         return len(words)
@@ -43,10 +40,11 @@ def length(text: str, unit: Unit) -> int:
 
 class Lemmatiser(NamedTuple):
     """A tool that splits texts of one language into lemmas, or into words if it has no lemmas.
-    ``split`` takes a text and returns its lemmas in lower case, without punctuation and symbols.
-    ``name`` describes the tool, and is shown beside each result.
 
-    ``split`` is None if no tool can split texts of the language into words. ``name`` then says why.
+    Attributes:
+        name: What the tool does, to show beside results. Without ``split``, why there is none.
+        split: Takes a text and returns its lemmas in lower case, without punctuation. None if no
+            tool can split the language.
     """
 
     name: str
@@ -54,12 +52,16 @@ class Lemmatiser(NamedTuple):
 
 
 def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
-    """Returns the tool for the language ``lang``: jieba for Chinese, otherwise spaCy's tokenizer.
-    The latter looks lemmas up in the package spacy-lookups-data. If this has no table for the
-    language, words stay as they are.
+    """Returns the tool that splits texts in ``lang``: jieba for Chinese, otherwise spaCy's
+    tokenizer.
 
-    With ``lemmas=False`` the tool splits at spaces and punctuation, and needs no package. Raises
-    MissingExtraError if a package for the language is not installed.
+    spaCy leaves words as they are if spacy-lookups-data has no lemmas for the language.
+
+    Args:
+        lemmas: False splits at spaces and punctuation only, and needs no package.
+
+    Raises:
+        MissingExtraError: A package for the language is not installed.
     """
     if lemmas and base_language(lang) in ("zh", "yue", "wuu"):
         return _load_jieba()
@@ -72,8 +74,8 @@ def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
 
 
 def _load_jieba() -> Lemmatiser:
-    """Returns a tool that splits Chinese into words with jieba. Raises MissingExtraError if jieba
-    is not installed."""
+    """Returns a tool that splits Chinese into words. Raises MissingExtraError if jieba is not
+    installed."""
     jieba = _import_extra("jieba")
     jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
     jieba.initialize()
@@ -85,9 +87,11 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``. Words stay as they are if there is no table
-    of lemmas. If spaCy lacks the language, the tool splits at spaces and punctuation. Raises
-    MissingExtraError if spaCy is not installed."""
+    """Returns spaCy's tool for the language ``lang``. Raises MissingExtraError if spaCy is not
+    installed.
+
+    Without a table of lemmas, words stay as they are. If spaCy lacks the language, the tool splits
+    at spaces and punctuation."""
     spacy = _import_extra("spacy")
     _import_extra("spacy_lookups_data")
     try:
@@ -138,13 +142,12 @@ def _is_word(token: str) -> bool:
 
 
 def mtld(tokens: Sequence[str]) -> float | None:
-    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010). It
-    is the mean number of tokens over which the type-token ratio stays above a threshold, averaged
-    over a forward and a backward pass. Returns None if no token occurs twice.
+    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010).
+    Returns None if no token occurs twice.
 
-    The package lexical-diversity 0.1.1 gives the same number. The MEDAL paper used that package,
-    which current setuptools cannot import.
-    """
+    It is the mean number of tokens over which the type-token ratio stays above 0.72, averaged over
+    a forward and a backward pass."""
+    # The package lexical-diversity 0.1.1, which the MEDAL paper used, gives the same number.
     forward = _count_factors(tokens)
     backward = _count_factors(tokens[::-1])
     if not forward or not backward:
@@ -153,9 +156,10 @@ def mtld(tokens: Sequence[str]) -> float | None:
 
 
 def _count_factors(tokens: Sequence[str]) -> float:
-    """Returns the number of MTLD factors in ``tokens``, in one pass. A factor is complete when it
-    has 10 tokens or more and its type-token ratio is below 0.72. The remaining tokens add a
-    fraction: how far their ratio has fallen from 1 towards 0.72."""
+    """Returns the number of MTLD factors in ``tokens``, in one pass.
+
+    A factor is a run of 10 tokens or more in which the type-token ratio falls below 0.72. The
+    remaining tokens add a fraction."""
     factors = 0.0
     types: set[str] = set()
     length = 0

@@ -1,5 +1,5 @@
-"""From labelled rows to candidates of a selection, and what is left out: rows without labels, and
-answers in a foreign language, found by keywords in the labelling judge's comments."""
+"""From labelled rows to candidates of a selection, and to the rows that are left out: without
+labels, or with answers in a foreign language."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ _WORD = re.compile(r"[\w'’]+")
 _REACH = 3  # words before a match among which a negation counts
 
 
-class ForeignLanguage:
-    """Finds dialogues to leave out because the chatbot answered in a foreign language, by keywords
-    in the judge's comments (MEDAL, section 5.1, Filtering). ``keywords`` is the content of
-    configs/curate/foreign_language.yaml, which explains its lists."""
+class ForeignLanguageFilter:
+    """Finds dialogues whose chatbot answered in a foreign language, by keywords in the judge's
+    comments (MEDAL, section 5.1).
+
+    Attributes:
+        keywords: The content of configs/curate/foreign_language.yaml, which explains its lists.
+        hash: A hash of ``keywords``.
+    """
 
     def __init__(self) -> None:
         self.keywords = read_yaml("curate/foreign_language")
@@ -40,9 +44,8 @@ class ForeignLanguage:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns why ``row`` is left out, as the keyword that was found and the judge's comment
-        with it. Returns None if the row is kept. A row that its judge did not label uninterpretable
-        is always kept."""
+        """Returns the keyword for which ``row`` is left out, and the comment with it, or None if
+        the row is kept. Only rows labelled uninterpretable can match."""
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
@@ -56,9 +59,13 @@ class ForeignLanguage:
         return None
 
     def find_keyword(self, comment: str, lang: str) -> str | None:
-        """Returns the first keyword for a foreign language in ``comment``, or None. ``lang`` is the
-        language of the dialogue, whose own name is not a keyword. A keyword does not count shortly
-        after a negation, or in a clause about the user alone."""
+        """Returns the first keyword for a foreign language in ``comment``, or None.
+
+        A keyword does not count shortly after a negation, or in a clause about the user alone.
+
+        Args:
+            lang: The language of the dialogue, whose own name is not a keyword.
+        """
         keywords = self.keywords
         for pattern in self._patterns(lang):
             for hit in pattern.finditer(comment[:_LONGEST]):
@@ -73,8 +80,8 @@ class ForeignLanguage:
         return None
 
     def _compile_patterns(self, lang: str) -> list[re.Pattern[str]]:
-        """Returns a pattern for each phrase that means a foreign language. Unless the language
-        ``lang`` of the dialogue is unknown, adds patterns with the names of all other languages."""
+        """Returns patterns of the phrases that mean a foreign language, and of the names of all
+        languages except ``lang`` (none if it is unknown)."""
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -132,10 +139,15 @@ class CurateOptions(Config):
 class Candidate:
     """A dialogue that may be selected, without its text.
 
-    ``categories`` has the issues of the dialogue in the rubric's order, or only ``clean`` if it has
-    none. It is empty if ``other`` is the only issue, or if labels are missing. A dialogue without a
-    category is never selected. ``level`` is the overall score, rounded to a level of its scale.
-    ``group`` names the seed context or conversation.
+    Attributes:
+        id: The id of the dialogue.
+        lang: Its language.
+        group: The seed context or conversation that it belongs to.
+        user: The user model.
+        chatbot: The chatbot.
+        categories: The issues in the rubric's order, or only ``clean``. Without a category (only
+            ``other``, or missing labels), the dialogue is never selected.
+        level: The overall score, rounded to a level of its scale, or None.
     """
 
     id: str
@@ -154,9 +166,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """Names of the labels that a selection reads. ``issues`` are the issues that it balances.
-    ``faults`` are further issues (``other``): a dialogue that has one is not clean, but they are
-    not balanced. ``overall`` is the dimension of the overall score."""
+    """The labels that a selection reads.
+
+    Attributes:
+        issues: The issues to balance.
+        faults: Further issues (``other``). They make a dialogue not clean, but are not balanced.
+        overall: The dimension of the overall score.
+    """
 
     issues: tuple[str, ...]
     faults: tuple[str, ...]
@@ -168,15 +184,15 @@ class LabelRules:
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns the names of the dimensions without a label in ``row``, among ``issues`` and
-        ``overall``. A row needs all of them to become a candidate."""
+        """Returns the dimensions in ``issues`` and ``overall`` without a label in ``row``."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
     def to_candidate(self, row: LabelledDialogue) -> Candidate:
-        """Returns ``row`` as a candidate. The dialogue has an issue if at least half of the answers
-        on it say so. A tie counts as present, because issues are rare. The candidate's level is the
-        mean overall score, rounded to a whole number, and down if it is halfway between two."""
+        """Returns ``row`` as a candidate.
+
+        It has an issue if at least half of the answers say so. Its level is the mean overall score,
+        rounded, and down if halfway between two."""
         present = []
         for name in (*self.issues, *self.faults):
             answers = _given_values(row, name)
@@ -203,9 +219,9 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
     return [value for value in row.labels.get(name, ()) if value is not None]
 
 
-def label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules for a selection by the issues and the ``overall`` dimension of ``rubric``.
-    Raises ConfigError if the rubric has no ``overall``."""
+def load_label_rules(rubric: str = "medal") -> LabelRules:
+    """Returns the rules for a selection by the issues and the overall score of ``rubric``. Raises
+    ConfigError if the rubric has no ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(
@@ -216,7 +232,7 @@ def label_rules(rubric: str = "medal") -> LabelRules:
     return LabelRules(selected_by, tuple({*issues} & {"other"}), dimensions["overall"])
 
 
-def hash_to_unit(seed: int, key: str) -> float:
+def hash_to_fraction(seed: int, key: str) -> float:
     """Returns a number in [0, 1) that depends only on ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
@@ -225,16 +241,21 @@ def hash_to_unit(seed: int, key: str) -> float:
 def read_candidates(
     options: CurateOptions,
     rules: LabelRules,
-    foreign: ForeignLanguage | None,
+    foreign: ForeignLanguageFilter | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Reads the files of ``options``. Returns the rows to select from as candidates, and one record
-    (a line of left_out.jsonl) for each row that is left out. Rows in other languages than
-    ``options.lang`` are in neither list.
+    """Reads the files of ``options`` in the languages ``options.lang``.
 
-    ``rules`` turns labels into candidates. ``foreign`` finds chatbot answers in a foreign language
-    (None: all are kept). ``report`` counts malformed lines. Raises DataError if two rows have the
-    same id or if there is no candidate.
+    Args:
+        rules: Turns labels into candidates.
+        foreign: Finds answers in a foreign language. None keeps them.
+        report: Counts malformed lines.
+
+    Returns:
+        The candidates, and a record (line of left_out.jsonl) for each row that is left out.
+
+    Raises:
+        DataError: Two rows have the same id, or there is no candidate.
     """
     candidates = []
     left_out = []

@@ -13,8 +13,8 @@ from medal_judges import __version__
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
-    ForeignLanguage,
-    label_rules,
+    ForeignLanguageFilter,
+    load_label_rules,
     read_candidates,
 )
 from medal_judges.data_prep.curation.selection import Selected, select_balanced
@@ -29,11 +29,16 @@ _FACTORS = ("categories", "level", "chatbot", "user")
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """The result of ``curate``. ``selections`` maps a language to its selected dialogues.
-    ``counts`` says how many dialogues have each value of a factor (categories, level, chatbot or
-    user). Its columns are ``lang``, ``factor``, ``value``, ``pool`` (all candidates) and
-    ``selected``. ``left_out`` has the records of left_out.jsonl. ``facts`` has the settings and
-    hashes that identify the selection."""
+    """The result of ``curate``: the dialogues selected for annotation.
+
+    Attributes:
+        options: The options of ``medal curate``.
+        facts: The settings and hashes that identify the selection.
+        left_out: The records of left_out.jsonl.
+        selections: Language -> selected dialogues.
+        counts: The number of dialogues with a value, as columns ``lang``, ``factor`` (categories,
+            level, chatbot, user), ``value``, ``pool`` and ``selected``.
+    """
 
     options: CurateOptions
     facts: dict[str, str]
@@ -51,13 +56,19 @@ class Curation:
 
 
 def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
-    """Selects dialogues by ``options``, separately for each language. ``reading`` counts malformed
-    lines. Raises ConfigError if the rubric has no ``overall``. Raises DataError if two rows have
-    the same id or if there is no candidate."""
-    rules = label_rules(options.rubric)
+    """Selects dialogues for annotation by ``options``, separately for each language.
+
+    Args:
+        reading: Counts malformed lines.
+
+    Raises:
+        ConfigError: The rubric has no ``overall``.
+        DataError: Two rows have the same id, or there is no candidate.
+    """
+    rules = load_label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
-        foreign = ForeignLanguage()
+        foreign = ForeignLanguageFilter()
     pool, left_out = read_candidates(options, rules, foreign, reading)
     selections: dict[str, Sequence[Selected]] = {}
     counts = []
@@ -95,10 +106,11 @@ def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
     return counts
 
 
-def selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Returns the selected rows, sorted by language and then by order of selection. Each has a new
-    extra field named ``curation``, with its rank in the selection, its weight, and ``pool``, the
-    number of candidates in its language."""
+def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
+    """Reads the files again, and returns the selected rows of ``curation``, by language and rank.
+
+    ``extra["curation"]`` of a row has its ``rank`` and ``weight``, and ``pool``, the number of
+    candidates in its language."""
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}
     for selection in curation.selections.values():
@@ -116,9 +128,8 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns a table with a row for each language of ``curation``: the number of candidates, of
-    selected dialogues, of their contexts, and the effective sample size. The last is the number of
-    equally weighted dialogues that say as much about all candidates."""
+    """Returns a table of the sizes in ``curation``, with a row for each language: candidates,
+    selected dialogues, their contexts, and the effective sample size."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -135,9 +146,8 @@ def size_table(curation: Curation) -> Table:
     return Table("Dialogues", columns, sizes, note)
 
 
-def left_out_lines(curation: Curation) -> list[str]:
-    """Returns texts to print, one for each language and reason: how many dialogues ``curation``
-    left out."""
+def describe_left_out(curation: Curation) -> list[str]:
+    """Returns texts to print: how many dialogues ``curation`` left out, by language and reason."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

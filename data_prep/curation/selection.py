@@ -1,15 +1,11 @@
 """A balanced selection of one language's dialogues, and the weight of each.
 
-It has two stages (MEDAL, section 5.1). First one clean dialogue with the best overall score for
-each pair of user and chatbot, at random. Then, until n are chosen: the category (an issue, or
-clean) of which the selection has fewest and the pool has more, and of its dialogues the one that
-fits best, given how overall scores, chatbots, users and the other issues stand so far.
+Stage one (MEDAL, section 5.1) takes, for each pair of user and chatbot, a random clean dialogue
+with the best overall score. Stage two takes dialogues of the category with the fewest so far.
 
-A balanced selection over-represents what is rare, so a correlation or share computed on it is not
-the pool's. Dialogues with the same labels, chatbot and user were equally likely to be chosen, so
-each chosen one represents its cell: post-stratification (Holt and Smith 1979, "Post
-Stratification"). A cell without a chosen dialogue counts with its nearest neighbours.
-"""
+A balanced selection has more of what is rare, so a share or correlation in it needs weights. They
+are by post-stratification (Holt and Smith 1979): a chosen dialogue represents the dialogues with
+the same labels, chatbot and user."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ import numpy.typing as npt
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     LabelRules,
-    hash_to_unit,
+    hash_to_fraction,
 )
 
 Array = npt.NDArray[Any]
@@ -55,7 +51,7 @@ _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A selected dialogue. ``weight`` is the number of dialogues in its language's pool that it
+    """A selected dialogue. ``weight`` is the number of dialogues in its language that it
     represents."""
 
     candidate: Candidate
@@ -69,29 +65,41 @@ def select_balanced(
     *,
     seed: int = 0,
 ) -> list[Selected]:
-    """Returns ``n`` dialogues of ``pool`` with their weights, in the order of selection. ``pool``
-    has the candidates of one language, in any order. If fewer than ``n`` have a category, returns
-    all that have one.
+    """Selects ``n`` dialogues of ``pool``, fewer if fewer have a category.
 
-    ``rules`` names the issues to balance. ``seed`` breaks ties. A smaller ``n`` selects the
-    beginning of the same sequence.
+    A smaller ``n`` selects the beginning of the same sequence.
+
+    Args:
+        pool: The candidates of one language, in any order.
+        rules: Names the issues to balance.
+        seed: Breaks ties.
+
+    Returns:
+        The selected dialogues with their weights, in the order of selection.
     """
     # In a random order, which depends only on the seed and the ids.
-    candidates = sorted(pool, key=lambda c: (hash_to_unit(seed, c.id), c.id))
+    candidates = sorted(pool, key=lambda c: (hash_to_fraction(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
-    selection.choose_pairs(n, seed)
+    selection.choose_for_each_pair(n, seed)
     selection.balance_categories(n, seed)
-    weights = cell_weights(pool, selection.chosen)
+    weights = poststratification_weights(pool, selection.chosen)
     return list(map(Selected, selection.chosen, weights))
 
 
 class _BalancedSelection:
-    """A balanced selection in progress. ``chosen`` has the selected dialogues, in order.
+    """A balanced selection in progress. Dialogues are numbered by their place in ``pool``.
 
-    Dialogues are numbered by their place in ``pool``. ``has``, of shape (dialogues, categories),
-    says whether a dialogue has a category. ``category_counts`` counts the chosen dialogues of each
-    category. ``factors`` maps ``level``, ``chatbot`` and ``user`` to two arrays: the number of the
-    value that each dialogue has, and how often each value was chosen.
+    Attributes:
+        pool: The candidates.
+        categories: ``clean`` and the names of the issues.
+        chosen: The selected dialogues, in order.
+        is_free: Whether each dialogue can still be chosen, [dialogues].
+        has: Whether a dialogue has a category, [dialogues, categories].
+        category_counts: The number of chosen dialogues in each category.
+        factors: ``level``, ``chatbot`` and ``user`` -> value number of each dialogue, and count of
+            each value among the chosen.
+        groups: The number of each dialogue's seed context or conversation.
+        group_counts: How often each group was chosen.
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
@@ -111,8 +119,11 @@ class _BalancedSelection:
         self.groups, self.group_counts = self._index_values("group")
 
     def _index_values(self, name: str) -> tuple[Array, Array]:
-        """Returns two arrays for the field ``name`` of the candidates, whose distinct values are
-        numbered: the number of each dialogue's value, and a count of 0 for each value."""
+        """Numbers the distinct values that the candidates have in the field ``name``.
+
+        Returns:
+            The value number of each dialogue [dialogues], and a zero for each value [values].
+        """
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
@@ -126,10 +137,10 @@ class _BalancedSelection:
         for value_of, counts in self.factors.values():
             counts[value_of[row]] += 1
 
-    def choose_pairs(self, n: int, seed: int) -> None:
-        """Runs stage one, up to ``n`` dialogues. For each pair of user and chatbot, it chooses a
-        clean dialogue with the highest overall level, if there is one. Every chatbot gets a first
-        dialogue before any chatbot gets a second."""
+    def choose_for_each_pair(self, n: int, seed: int) -> None:
+        """Stage one, up to ``n`` dialogues: chooses for each pair of user and chatbot a clean
+        dialogue with the highest overall level, if there is one. ``seed`` determines the order
+        of pairs."""
         suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
         for row, candidate in enumerate(self.pool):
             rows = suitable[candidate.user, candidate.chatbot]
@@ -139,7 +150,7 @@ class _BalancedSelection:
         turns: Counter[str] = Counter()
         pairs_by_turn: dict[int, list[tuple[str, str]]] = defaultdict(list)
         for pair in sorted(
-            suitable, key=lambda pair: hash_to_unit(seed, "\n".join(pair))
+            suitable, key=lambda pair: hash_to_fraction(seed, "\n".join(pair))
         ):
             _, chatbot = pair
             pairs_by_turn[turns[chatbot]].append(pair)
@@ -152,10 +163,9 @@ class _BalancedSelection:
                 self.choose(rows[int(np.argmin(is_repeated))])
 
     def balance_categories(self, n: int, seed: int) -> None:
-        """Runs stage two, until ``n`` dialogues are chosen. Each step looks at the categories that
-        dialogues not yet chosen have, and takes the one with the fewest chosen dialogues. Of its
-        dialogues it chooses the one with the lowest cost."""
-        rank = [hash_to_unit(seed, name) for name in self.categories]
+        """Stage two, up to ``n`` dialogues: chooses the cheapest dialogue of the category with the
+        fewest chosen, again and again. ``seed`` breaks ties."""
+        rank = [hash_to_fraction(seed, name) for name in self.categories]
         while len(self.chosen) < n:
             left = np.flatnonzero(self.has[self.is_free].any(axis=0))
             if not len(left):
@@ -169,9 +179,10 @@ class _BalancedSelection:
             self.choose(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
-        """Returns the cost of choosing each dialogue in ``rows`` next. A dialogue costs more if its
-        level, chatbot, user, context or issues were chosen often already (see _WEIGHTS).
-        ``category``, for which the dialogue is chosen, adds no cost."""
+        """Returns the cost of choosing each of ``rows``, dialogue numbers, as the next one.
+
+        It is higher if the level, chatbot, user, context or issues were chosen often. ``category``,
+        for which the dialogue is chosen, adds no cost."""
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
             costs += _WEIGHTS[name] * _relative_counts(counts)[value_of[rows]]
@@ -187,9 +198,11 @@ def _relative_counts(counts: Array) -> Array:
     return counts / max(1.0, float(counts.mean()))
 
 
-def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
-    """Returns the weight of each of ``chosen``: how many dialogues of ``pool`` it represents. The
-    weights add up to the size of the pool."""
+def poststratification_weights(
+    pool: Sequence[Candidate], chosen: Sequence[Candidate]
+) -> list[float]:
+    """Returns for each of ``chosen`` how many dialogues of ``pool`` it represents. The sum is the
+    size of the pool."""
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

@@ -23,14 +23,11 @@ ISSUE_BEHAVIOURS = {
 def to_dialogue_level(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one row of level ``dialogue`` for each conversation in ``rows``, which have level
-    ``turn``. It has the longest dialogue of the conversation.
+    """Yields one row for each conversation in ``rows`` (ABC-Eval's turns), with MEDAL's issues as
+    labels.
 
-    Its labels are MEDAL's issues. Each label has one value for each annotator position: 1 if any
-    turn shows a behaviour that belongs to the issue. If none does, it is None if a rating is
-    missing, otherwise 0. A position may be different people in different rows.
-    ``extra["machine_labels"]`` has the labels of each model, combined in the same way.
-    """
+    An issue is 1 if any turn shows one of its behaviours, None if a rating is missing, otherwise 0.
+    ``extra["machine_labels"]`` has the labels of each model, combined in the same way."""
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
         conversations[row.group].append(row)
@@ -60,8 +57,8 @@ def to_dialogue_level(
 
 
 def _combine(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Combines ``columns``, which have one value for each position. The result at a position is 1
-    if a column has 1 there, otherwise None if a column has None, otherwise 0."""
+    """Combines ``columns``, each with one value for a position (annotator), into one value for each
+    position: 1 if any is 1, otherwise None if any is None, otherwise 0."""
     labels: list[float | None] = []
     for answers in zip(*columns, strict=True):
         if any(answers):

@@ -45,13 +45,14 @@ TRAIN_SCALES: dict[str, Scale] = (
 def to_dstc12(
     row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
 ) -> LabelledDialogue:
-    """Returns ``row``, from FED or ConTurE, with labels for DSTC-12's dimensions in place of its
-    own. ``scales`` maps a dimension of DSTC-12 to its scale (low, high). Each new label is one
-    whole number on this scale.
+    """Returns ``row``, from FED or ConTurE, with labels for the dimensions of DSTC-12 in place of
+    its own (ORALIS, Table 2, Equation 1).
 
-    A new label is the mean over annotators, then over the old dimensions that make up the new one
-    (Table 2), rescaled by Equation 1 and rounded, halves up. A new dimension gets no label if one
-    of its old dimensions has none.
+    A new label is the mean of the old dimensions that it consists of, as a whole number. It is left
+    out if one of them has no label.
+
+    Args:
+        scales: Dimension of DSTC-12 -> scale (low, high).
     """
     units: dict[str, float] = {}
     for rating in row.ratings():
@@ -77,12 +78,13 @@ def to_dstc12(
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields ``rows`` in the same order, each with the split ``train`` or ``validation``. Of each
-    dimension, half of the labels are in each split (section 3.2). ``seed`` determines which.
+    """Yields ``rows`` in the same order, each with the split ``train`` or ``validation``.
 
-    All rows of a conversation are in the same split. If dimensions are labelled in different rows,
-    the conversations with the rarest dimension are assigned first (iterative stratification,
-    Sechidis et al., 2011).
+    Each split gets half of the labels of each dimension (iterative stratification, Sechidis et al.,
+    2011). Rows of one conversation stay together.
+
+    Args:
+        seed: Determines which half a conversation is in.
     """
     rows = list(rows)
     groups: dict[str, set[str]] = defaultdict(set)
@@ -114,10 +116,13 @@ def halve(
 
 
 @source("map_rows")
-def map_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+def relabel_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """Yields ``rows``, from FED or ConTurE, with labels for the dimensions of DSTC-12."""
     return map(to_dstc12, rows)
 
 
 @source("map_and_halve")
-def map_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+def relabel_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """Yields ``rows``, from FED or ConTurE, with labels for the dimensions of DSTC-12 and a split,
+    ``train`` or ``validation``."""
     return halve(map(to_dstc12, rows))

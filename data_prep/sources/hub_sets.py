@@ -21,16 +21,14 @@ _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 @source("medal")
 def read_medal() -> Iterator[LabelledDialogue]:
-    """Yields the rows of all configurations and splits of MEDAL's data set on the Hub.
-
-    If offline, reads only the Hugging Face cache. Raises SourceError if the set is not available.
-    """
-    return read_labelled(folder_records(load_hub_folder(REPOSITORY)))
+    """Yields the rows of MEDAL's data set on the Hugging Face Hub, all configurations and splits.
+    Raises SourceError if the set is not available."""
+    return read_labelled(read_hub_folder(load_hub_folder(REPOSITORY)))
 
 
 def load_hub_folder(repository: str) -> str:
-    """Returns the local folder of ``repository``, a data set on the Hub. Downloads it first unless
-    offline. Raises SourceError if the set is not available."""
+    """Returns the local folder of ``repository``, a data set on the Hugging Face Hub, after a
+    download unless offline. Raises SourceError if the set is not available."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -48,7 +46,7 @@ def load_hub_folder(repository: str) -> str:
         ) from error
 
 
-def folder_records(folder: str) -> Iterator[Any]:
+def read_hub_folder(folder: str) -> Iterator[Any]:
     """Yields the rows of all configurations and splits in ``folder``, a local copy of a data set on
     the Hub."""
     import datasets
@@ -70,17 +68,15 @@ def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
 
 @source("soda_eval")
 def read_soda_eval() -> Iterator[LabelledDialogue]:
-    """Yields the rows of Soda-Eval. A row is one turn of a dialogue of SODA, with GPT-4's labels:
-    ``overall`` from 1 to 5, and each type of issue as 1 (present) or 0.
+    """Yields the rows of Soda-Eval: turns of SODA's dialogues with GPT-4's labels.
 
-    In the files, ``dialog_history`` has a line ``NAME: text`` for each turn, and ``response`` is
-    the last turn. Whoever says the response is the assistant, also in earlier turns.
-    """
+    ``overall`` is from 1 to 5, and each type of issue is 1 (present) or 0. The speaker of the last
+    turn is the assistant."""
     folder = load_hub_folder(SODA_EVAL)
     types: set[str] = set()
-    for row in folder_records(folder):
+    for row in read_hub_folder(folder):
         types.update(_comments_by_issue(row))
-    for row in folder_records(folder):
+    for row in read_hub_folder(folder):
         history = [line for line in row["dialog_history"].split("\n") if line.strip()]
         names = []
         texts = []

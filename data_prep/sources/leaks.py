@@ -27,8 +27,13 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A training row, ``train_id``, whose dialogue is also in the test set, as the row ``test_id``.
-    ``how`` describes the match."""
+    """A training row whose dialogue is also in the test set.
+
+    Attributes:
+        train_id: The training row.
+        test_id: The test row.
+        how: A description of the match.
+    """
 
     train_id: str
     test_id: str
@@ -55,9 +60,8 @@ def require_no_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``. It names one of
-    the matching rows of ``test``."""
-    groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
+    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``."""
+    groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
     for row in test:
@@ -65,7 +69,7 @@ def find_leaks(
         texts.setdefault(hashes[-1], row.id)
         for beginning in hashes[_MIN_TURNS - 1 :]:
             beginnings.setdefault(beginning, row.id)
-    nearest = _nearest_by_shingles(test)
+    nearest = _nearest_row_finder(test)
     for row in train:
         relative = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
@@ -75,7 +79,7 @@ def find_leaks(
         )
         # Rows without a group have their id as group; two files may share ids by chance.
         if relative is not None and not (
-            _has_own_group(row) and _has_own_group(relative)
+            _is_ungrouped(row) and _is_ungrouped(relative)
         ):
             yield Leak(row.id, relative.id, f"same group {row.group!r}")
         elif equal is not None:
@@ -86,15 +90,15 @@ def find_leaks(
                 yield Leak(row.id, id, f"near-duplicate, Jaccard {similarity:.2f}")
 
 
-def _has_own_group(row: LabelledDialogue) -> bool:
+def _is_ungrouped(row: LabelledDialogue) -> bool:
     return row.group == row.id
 
 
-def _nearest_by_shingles(
+def _nearest_row_finder(
     rows: Sequence[LabelledDialogue],
 ) -> Callable[[Dialogue], tuple[float, str]]:
-    """Returns a function that takes a dialogue and finds the most similar row of ``rows``. The
-    function returns the Jaccard similarity of their word 5-grams, and the id of the row."""
+    """Returns a function that finds the row of ``rows`` most similar to a dialogue. It returns the
+    Jaccard similarity of their word 5-grams, and the id of the row."""
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
     for number, row in enumerate(rows):
@@ -126,7 +130,7 @@ def _normalise(text: str) -> str:
 
 
 def _running_hashes(dialogue: Dialogue) -> list[int]:
-    """Returns one hash for each turn, of the dialogue up to and including that turn."""
+    """Returns a hash for each turn: of the dialogue up to and including it."""
     texts = (_normalise(turn.content) for turn in dialogue.turns)
     return list(
         accumulate(texts, lambda before, text: hash((before, text)), initial=0)
@@ -134,8 +138,8 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
 
 
 def _shingles(dialogue: Dialogue) -> set[int]:
-    """Returns hashes of all word 5-grams of ``dialogue``, or of character 5-grams if its text has
-    no spaces. Returns an empty set for a short text."""
+    """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has no
+    spaces). The set is empty for a short text."""
     words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))

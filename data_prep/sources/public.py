@@ -43,13 +43,18 @@ def make_row(
     split: str | None = None,
     **fields: Any,
 ) -> LabelledDialogue:
-    """Returns a row for the dialogue ``turns`` in the language ``lang``. ``ratings`` maps a
-    dimension to its ratings, and ``scales`` to its scale. A rating that is not a number, such as
-    'N/A (no errors)', becomes None.
+    """Returns a labelled row for the dialogue ``turns``.
 
-    ``source`` names the data set. ``group`` names the conversation. ``model`` names the chatbot.
-    Without ``split``, a hash of ``group`` chooses one. ``fields`` are further fields of
-    LabelledDialogue.
+    Args:
+        id: The id of the row.
+        ratings: Dimension -> ratings. One that is not a number, such as "N/A", becomes None.
+        scales: Dimension -> scale (low, high), or None.
+        source: The name of the data set.
+        group: The name of the conversation.
+        model: The name of the chatbot.
+        lang: The language, such as ``en``.
+        split: By default a hash of ``group`` chooses one.
+        fields: Further fields of LabelledDialogue.
     """
     models = {} if model is None else {"assistant": model}
     labels = {}
@@ -74,8 +79,8 @@ def make_row(
 
 
 def alternating_turns(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Returns one turn for each of ``texts``, for files that do not name the speakers. The roles
-    alternate, such that the last turn has the role ``last``."""
+    """Returns a turn for each of ``texts``, with alternating roles. The last turn has the role
+    ``last``."""
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
@@ -86,9 +91,12 @@ def _split_lines(text: str) -> list[str]:
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of FED's fed_data.json at ``path`` that have the level ``level``. An entry of
-    the file without ``response`` is a whole dialogue. In other entries, ``response`` is the last
-    turn, and the labels are about this turn."""
+    """Yields the rows of FED's file fed_data.json at ``path``.
+
+    Args:
+        level: ``dialogue`` for whole dialogues, ``turn`` for replies, whose labels are about the
+            last turn.
+    """
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
     )
@@ -116,8 +124,8 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 
 
 def _marked_turns(text: str) -> Iterator[Turn]:
-    """Yields the turns in ``text``. A line that starts with ``User:`` or ``System:`` begins a turn,
-    and any other line continues one."""
+    """Yields the turns in ``text``. Each begins with ``User:`` or ``System:`` at the start of a
+    line. Other lines continue a turn."""
     _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
     for mark, content in zip(parts[::2], parts[1::2], strict=True):
         role: Role = "user" if mark == "User" else "assistant"
@@ -125,13 +133,13 @@ def _marked_turns(text: str) -> Iterator[Turn]:
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of ConTurE's data/data.json at ``path`` that have the level ``level``. At
-    level ``dialogue`` there is one row for each dialogue. At level ``turn`` there is one row for
-    each reply, labelled with a vote (0 dislike, 1 in between, 2 like).
+    """Yields the rows of ConTurE's file data/data.json at ``path``.
 
-    The published file names neither splits nor chatbots. ``split`` is chosen by a hash of the
-    dialogue, and can differ from the split in the copy in $MEDAL_JUDGES_DATA. ``models`` is empty.
-    The leak check still recognises dialogues that are also in DSTC9.
+    The file names no chatbots and no splits. A hash of the dialogue chooses the split.
+
+    Args:
+        level: ``dialogue`` for whole dialogues, ``turn`` for replies with a vote: 0 (dislike), 1 or
+            2 (like).
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -168,8 +176,7 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 def _conture_ratings(
     answers: Sequence[Mapping[str, object]],
 ) -> dict[str, list[object]]:
-    """Returns the ratings of a dialogue by dimension. ``answers`` has one mapping for each
-    rater."""
+    """Returns the ratings of a dialogue by dimension. ``answers`` has an entry for each rater."""
     ratings = {}
     for question in answers[0]:
         name = (
@@ -181,13 +188,10 @@ def _conture_ratings(
 
 @source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of Dialogue-Eval's dialogue_data/pass_free(run1).json at ``path``. Labels are
-    z scores: each worker's answers are standardised. ``overall`` is the mean of the seven scores,
-    because workers were not asked for an overall score.
+    """Yields the rows of Dialogue-Eval's file dialogue_data/pass_free(run1).json at ``path``.
 
-    The published file has no splits. A hash of the worker's number chooses one for all rows of the
-    worker. It can differ from the split in the copy in $MEDAL_JUDGES_DATA.
-    """
+    Labels are z scores, standardised for each worker. ``overall`` is the mean of the seven scores.
+    A hash of the worker chooses the split."""
     workers: dict[str, str] = {}
     number = 0
     for hit in read_json(path):
@@ -215,9 +219,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of UniEval's topical_chat.json at ``path``, which has the ratings of USR.
-    There are six replies to each context, and each is a row. A label is the mean over
-    annotators."""
+    """Yields the rows of UniEval's file topical_chat.json at ``path``: replies with the ratings of
+    USR, averaged over annotators."""
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -249,13 +252,11 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv at ``path``, one language after
-    another. A line of the file is a dialogue, with its text in each language in a column. Only the
-    English text was rated. The mean rating (column ``ratings``) is the label in every language.
+    """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, one language after
+    another.
 
-    ``extra["overlaps"]`` is the id of the same dialogue in FED. The file does not name the
-    chatbots.
-    """
+    Only the English text was rated. Its mean rating is the label in every language.
+    ``extra["overlaps"]`` is the id of the same dialogue in FED."""
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -278,13 +279,12 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("chitchat")
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
-    """Yields conversations between two students, from the file ``path``, by default from the
-    package chitchat-dataset.
+    """Yields conversations between two students, with one student's ratings from 1 to 10 as labels.
 
-    Consecutive messages of one student are one turn. Whoever writes first is the user, the other
-    the assistant. Labels are one student's ``ratings`` from 1 to 10. A hash of the id chooses the
-    split: 80% train, 10% validation and 10% test. Skips 3,150 conversations in which only one
-    student wrote.
+    Whoever writes first is the user. Conversations in which only one student wrote are skipped.
+
+    Args:
+        path: The file. By default the file in the package chitchat-dataset.
     """
     for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])

@@ -1,8 +1,6 @@
-"""All sources by name, and ``load_rows``: the rows of a spec such as ``dstc9:train``.
+"""All data sets by name, and ``load_rows``: the rows of a text such as ``dstc9:train``.
 
-configs/sources.yaml states the facts of each source, and the reader of each public file by its
-name; ``@source`` registers a reader.
-"""
+configs/sources.yaml states the facts of each set, and names the reader of each public file."""
 
 from __future__ import annotations
 
@@ -49,9 +47,17 @@ SOURCES = {
 
 
 class DataSpec(BaseModel):
-    """The parts of a text that names data. The text is ``name[:part][:level][:split]`` for a
-    source, a path with an optional ``:split`` for a file, ``-`` for standard input, or
-    ``hf:ID[:config]:split`` for a data set on the Hugging Face Hub."""
+    """The parts of a text that names data.
+
+    The text is ``name[:part][:level][:split]`` for a known data set, ``path[:split]`` for a file,
+    ``-`` for standard input, or ``hf:ID[:config]:split`` for the Hugging Face Hub.
+
+    Attributes:
+        name: The data set, the path of a file, or the whole text for the Hub.
+        part: The part of the data set.
+        level: ``dialogue`` or ``turn``.
+        split: ``train``, ``validation`` or ``test``.
+    """
 
     name: str
     part: str | None = None
@@ -64,8 +70,8 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Returns the DataSpec of ``text``, such as ``fed:turn:test``. Raises SourceError if the
-    source, or a word after a colon, is unknown."""
+    """Returns the parts of ``text``, such as ``fed:turn:test``. Raises SourceError if the data set,
+    or a word after a colon, is unknown."""
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -89,16 +95,14 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_name(text: str) -> str:
-    """Returns the name of the source or file in the spec ``text``, without part, level and
-    split."""
+    """Returns the name of the data set or file in ``text``, without part, level and split."""
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
 
 
 def get_source(name: str) -> Source:
-    """Returns the source called ``name``. Raises SourceError if there is none. The error suggests
-    similar names."""
+    """Returns the data set called ``name``. Raises SourceError if there is none."""
     if name not in SOURCES:
         guess = did_you_mean(name, SOURCES, 2)
         hint = (
@@ -109,8 +113,11 @@ def get_source(name: str) -> Source:
 
 
 def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
-    """Returns the rows that ``text`` names (see ``DataSpec``) as a list. Keyword arguments and
-    errors are the same as for ``stream_rows``."""
+    """Returns the rows that ``text`` names, such as ``dstc9:train``, as a list.
+
+    Args:
+        how: Arguments of ``stream_rows``, which raises the same errors.
+    """
     return list(stream_rows(text, **how))
 
 
@@ -120,16 +127,19 @@ def stream_rows(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> Rows:
-    """Yields the rows that ``text`` names (see ``DataSpec``). ``options`` says how to read a file,
-    and does not apply to a source. ``reading``, if given, counts malformed lines.
+    """Yields the rows that ``text`` names, such as ``dstc9:train`` or ``my.jsonl``.
 
-    Raises SourceError if a file is missing, or if no row has the split or the level in ``text``.
-    The error says where to put a missing file.
+    Args:
+        reading: Counts malformed lines.
+        options: How to read a file. Not used for a known data set.
+
+    Raises:
+        SourceError: A file is missing, or no row has the split or the level in ``text``.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
     is_empty = True
-    for row in _all_rows(spec, reading, options):
+    for row in _read_all_rows(spec, reading, options):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
             is_empty = False
@@ -142,25 +152,33 @@ def stream_rows(
         )
 
 
-def _all_rows(
+def _read_all_rows(
     spec: DataSpec, reading: ReadingReport | None, options: ReadOptions
 ) -> Rows:
-    """Yields the rows of ``spec`` in all splits and, for a file, in all levels."""
+    """Yields the rows of ``spec`` in all splits and, for a file, in all levels.
+
+    Args:
+        reading: Counts malformed lines.
+        options: How to read a file.
+    """
     if spec.is_file:
         yield from stream_labelled(spec.name, options, reading)
         return
     source = get_source(spec.name)
     if source.package is not None:
         hint = f"Give a file in the line format in place of {source.name}"
-        yield from _require_form(READERS[source.name](), source.package, source, hint)
+        yield from _rows_or_source_error(
+            READERS[source.name](), source.package, source, hint
+        )
     for part in _select_parts(source, spec):
-        yield from _part_rows(source, part, reading)
+        yield from _read_part(source, part, reading)
 
 
 def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    """Returns the files of ``source`` to read for ``spec``. If ``spec`` names neither a part nor a
-    level, these are the files of whole dialogues. If the source has none, they are the files of
-    turns."""
+    """Returns the files of ``source`` to read for ``spec``.
+
+    Without a part and a level, these are the files of whole dialogues, or of turns if there are
+    none."""
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)
@@ -173,12 +191,15 @@ def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     return parts
 
 
-def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
-    """Returns the rows of the file ``part`` of ``source``. Reads the copy in $MEDAL_JUDGES_DATA
-    that was converted to this project's JSONL. If there is none, reads the file as published.
+def _read_part(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
+    """Returns the rows of the file ``part`` of ``source``: of the converted copy in
+    $MEDAL_JUDGES_DATA, otherwise of the file as published.
 
-    Raises SourceError if neither file is available. Iterating raises SourceError if the published
-    file does not have the form that its reader expects.
+    Args:
+        reading: Counts malformed lines.
+
+    Raises:
+        SourceError: Neither file is available, or the published file has another form.
     """
     hint = f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} names"
     local = find_local_file(part)
@@ -189,18 +210,22 @@ def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) 
         raise SourceError(problem, hint=hint)
     else:
         path = fetch_file(part)
-        rows = _require_form(READERS[part.read](path), path, source, hint)
+        rows = _rows_or_source_error(READERS[part.read](path), path, source, hint)
     if part.view is None:
         return rows
     return READERS[part.view](rows)
 
 
-def _require_form(
+def _rows_or_source_error(
     rows: Iterable[LabelledDialogue], origin: object, source: Source, hint: str
 ) -> Rows:
-    """Yields ``rows``, which a reader makes from the file or package ``origin``. If the reader
-    fails, raises SourceError, which says that ``origin`` is not in the published form of
-    ``source``. ``hint`` is the hint of the error."""
+    """Yields ``rows``, and raises SourceError if their reader fails.
+
+    Args:
+        origin: The file or package, for the message.
+        source: The data set, for the message.
+        hint: The hint of the error.
+    """
     try:
         yield from rows
     except (
@@ -218,9 +243,8 @@ def _require_form(
 
 
 def find_local_file(part: SourceFile) -> Path | None:
-    """Returns the path of the local file of ``part``, or None. This is the copy in
-    $MEDAL_JUDGES_DATA that was converted to this project's JSONL. If there is none, it is the
-    published file in the cache. Nothing is downloaded."""
+    """Returns the path of ``part`` on this machine: the converted copy in $MEDAL_JUDGES_DATA,
+    otherwise the published file in the cache, otherwise None."""
     folder = data_folder()
     candidates = []
     if folder:

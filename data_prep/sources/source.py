@@ -24,8 +24,9 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Decorator that registers a function under ``name``, by which configs/sources.yaml refers to
-    it. The function reads a file, or converts rows (a view)."""
+    """Decorator that registers a reader under ``name``, by which configs/sources.yaml refers to it.
+
+    The reader reads a file, or converts rows."""
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
         READERS[name] = read
@@ -35,20 +36,21 @@ def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
 
 
 class SourceFile(BaseModel):
-    """One file of a source. It exists as published, or as a copy that was converted to this
-    project's JSONL, or both.
+    """One file of a data set: as published, as a copy converted to this project's JSONL, or both.
 
-    - ``name``: the part of the source. ``level``: the level of its rows, dialogue or turn.
-    - ``line_file``: name of the converted copy in $MEDAL_JUDGES_DATA.
-    - ``line_sha256``: checksum of the converted copy.
-    - ``url``: address of the published file. Empty if it cannot be downloaded.
-    - ``public_file``: path of the published file in the cache.
-    - ``sha256``: checksum of the published file.
-    - ``read``: registered name of the reader of the published file, or None.
-    - ``why``: why the published file cannot be read, if ``read`` is None.
-    - ``view``: registered name of a function that converts the rows, or None.
-    - ``named_only``: True if the file is read only when named, as in ``SOURCE:PART``.
-    - ``splits``: the splits that rows of the file can have. Empty means any.
+    Attributes:
+        name: The part of the data set.
+        level: The level of its rows, ``dialogue`` or ``turn``.
+        line_file: Name of the converted copy in $MEDAL_JUDGES_DATA.
+        line_sha256: Checksum of the converted copy.
+        url: Address of the published file. Empty if it cannot be downloaded.
+        public_file: Path of the published file in the cache.
+        sha256: Checksum of the published file.
+        why: Why the published file cannot be read, if ``read`` is None.
+        read: Registered name of the reader of the published file.
+        view: Registered name of a function that converts the rows.
+        named_only: Whether the file is read only if named, as in ``SOURCE:PART``.
+        splits: The splits that its rows can have. Empty means any.
     """
 
     name: str
@@ -66,10 +68,19 @@ class SourceFile(BaseModel):
 
 
 class Source(BaseModel):
-    """A named data set. ``parts`` are its files. A set from a Python package or the Hugging Face
-    Hub has no files: ``package`` says where it comes from, and its reader is registered under the
-    name of the set. ``labelled_by`` names the model that made the labels. It is None if people made
-    them."""
+    """A named data set.
+
+    Attributes:
+        name: The name, such as ``fed``. A package's reader is registered under it.
+        title: The name for people.
+        licence: The licence of the data.
+        citation: The paper.
+        languages: The languages of the dialogues.
+        parts: The files. Empty for a Python package or a data set on the Hub.
+        notes: What users should know.
+        package: The Python package or the Hub, if the set has no files.
+        labelled_by: The model that made the labels, None for people.
+    """
 
     name: str
     title: str
@@ -94,12 +105,10 @@ def file_sha256(path: Path) -> str:
 
 
 def fetch_file(part: SourceFile) -> Path:
-    """Returns the path of the published file of ``part`` in the cache. Downloads the file if it is
-    not in the cache.
+    """Returns the path of the published file of ``part`` in the cache, after a download if needed.
 
-    Raises SourceError if the file is not public, if it cannot be downloaded, or if its checksum is
-    wrong. A new download with a wrong checksum is deleted. A file with a wrong checksum that was in
-    the cache before is kept.
+    Raises:
+        SourceError: The file is not public, cannot be downloaded, or has a wrong checksum.
     """
     if not part.public_file:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)

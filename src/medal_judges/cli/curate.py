@@ -38,8 +38,8 @@ def curate(options: CurateOptions) -> None:
     write_records(out / "left_out.jsonl", curation.left_out)
     write_json(out / "curation.json", curation.to_record())
     # Last: if it exists, all is done, and the same command is refused.
-    count = write_records(out / SELECTION, report.selected_rows(curation))
+    count = write_records(out / SELECTION, report.load_selected_rows(curation))
     table = report.size_table(curation)
-    Printout([table], report.left_out_lines(curation)).show()
+    Printout([table], report.describe_left_out(curation)).show()
     reading.show()
     typer.echo(f"{count} dialogues written to {out / SELECTION}")

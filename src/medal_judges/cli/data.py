@@ -215,7 +215,7 @@ def stats(
     Example: medal data stats chitchat:test --out stats
     """
     from medal_judges.data_prep.corpus_stats.report import statistics_page
-    from medal_judges.data_prep.corpus_stats.statistics import corpus_statistics
+    from medal_judges.data_prep.corpus_stats.statistics import compute_statistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_rows
     from medal_judges.report.page import print_and_write
 
@@ -228,7 +228,7 @@ def stats(
 
     rows = chain.from_iterable(map(rows_of, sources))
     name = ", ".join(Path(text).name for text in sources)
-    statistics = corpus_statistics(rows, name, lemmas=not no_lemmas)
+    statistics = compute_statistics(rows, name, lemmas=not no_lemmas)
     if report.count:
         report.require_dialogues()
     print_and_write(statistics_page(statistics), out)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from medal_judges.data_prep.curation.pool import Candidate, label_rules
+from medal_judges.data_prep.curation.pool import Candidate, load_label_rules
 from medal_judges.data_prep.curation.report import _count_values
 from medal_judges.data_prep.curation.selection import Selected, select_balanced
 
@@ -15,7 +15,7 @@ from .rows import candidate, labelled_pool
 
 
 def chosen(pool: list[Candidate], n: int, seed: int = 0) -> list[Selected]:
-    return select_balanced(pool, n, label_rules(), seed=seed)
+    return select_balanced(pool, n, load_label_rules(), seed=seed)
 
 
 def ids(selection: list[Selected]) -> list[str]:
@@ -27,7 +27,7 @@ def pool() -> list[Candidate]:
     """2,000 dialogues of one language, issues as rare as in the paper."""
     from medal_judges.records.labelled import parse_labelled
 
-    reading = label_rules()
+    reading = load_label_rules()
     read = map(reading.to_candidate, map(parse_labelled, labelled_pool(12_000, 3)))
     return [c for c in read if c.lang == "fr"]
 
@@ -79,7 +79,7 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
                 assert selected[value] == count or selected[value] >= 11
 
 
-READING = label_rules()
+READING = load_label_rules()
 
 
 def test_balanced_weights_count_every_dialogue_once_on_average() -> None:

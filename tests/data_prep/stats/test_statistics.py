@@ -10,7 +10,7 @@ from medal_judges.data_prep.corpus_stats.report import (
 )
 from medal_judges.data_prep.corpus_stats.statistics import (
     CorpusStatistics,
-    corpus_statistics,
+    compute_statistics,
 )
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Table
@@ -20,7 +20,7 @@ MakeRow = Callable[..., LabelledDialogue]
 
 
 def measured(rows: Sequence[LabelledDialogue]) -> CorpusStatistics:
-    return corpus_statistics(rows, "s", lemmas=False)
+    return compute_statistics(rows, "s", lemmas=False)
 
 
 def plain(table: Table) -> dict[str, list[object]]:

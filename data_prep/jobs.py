@@ -273,8 +273,8 @@ class JobRunner(ABC, Generic[J]):
             DataError: A line is damaged. The error has its number.
             MedalError: An answer does not fit this run.
         """
-        self.journal.require_run()
-        for answer in self.journal.records(parse_answer):
+        self.journal.require_same_run()
+        for answer in self.journal.read_records(parse_answer):
             if self.belongs_to_run(answer):
                 self._apply_to_job(answer)
 

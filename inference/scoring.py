@@ -35,7 +35,7 @@ from medal_judges.models.llm.cost import total_usage, usage_text
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
-from medal_judges.storage.files import output_lock, protected_inputs, require_safe_out
+from medal_judges.storage.files import output_lock, protect_inputs, require_safe_out
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     TABLES,
@@ -316,7 +316,7 @@ def score_file(
     >>> score_file("dialogues.jsonl", "length", "t.jsonl", ScoreOptions(level="turn")).total
     6
     """
-    with protected_inputs(file), output_lock(out):
+    with protect_inputs(file), output_lock(out):
         require_safe_out(out)
         if isinstance(judge, Judge):
             loaded = judge
@@ -368,7 +368,7 @@ def score_to_file(
             hint="Type another --out, or --overwrite to start again",
         )
     for path in (earlier_file(lines), lines):
-        Journal(path, run).require_run()
+        Journal(path, run).require_same_run()
     start = time.perf_counter()
     earlier = EarlierJudgements(lines, options.is_done)
     names = run["dimensions"]
@@ -535,7 +535,7 @@ class _Lines:
         self._path = path
 
     def __iter__(self) -> Iterator[Judgement]:
-        return Journal(self._path).records(judgement_parser())
+        return Journal(self._path).read_records(judgement_parser())
 
 
 def _require_judgements(lines: Path) -> None:
@@ -579,7 +579,7 @@ def load_or_score(
     """
     if not options.overwrite and out.is_file():
         try:
-            Journal(out, options.run_record(judge)).require_run()
+            Journal(out, options.run_record(judge)).require_same_run()
             judgements = list(read_judgements(out))
         except DataError:
             pass  # a stopped run left half a line: the rest is scored

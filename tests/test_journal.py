@@ -13,7 +13,7 @@ from medal_judges.storage.runs import hash_or_name
 
 
 def ids(journal: Journal) -> list[Any]:
-    return list(journal.records(lambda record: record["id"]))  # type: ignore[index]
+    return list(journal.read_records(lambda record: record["id"]))  # type: ignore[index]
 
 
 def test_what_a_kill_left_of_a_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_run_is_known_by_the_content_of_its_files(tmp_path: Path) -> None:
     copy.write_text("a")
     path = tmp_path / "journal.jsonl"
     Journal(path, {"rubric": hash_or_name(rubric)}).append([{"id": "d0"}])
-    Journal(path, {"rubric": hash_or_name(copy)}).require_run()
+    Journal(path, {"rubric": hash_or_name(copy)}).require_same_run()
     Journal(path, {"rubric": hash_or_name(copy)}).append([{"id": "d1"}])
     rubric.write_text("b")
     before = path.read_bytes()
     for run in ({"rubric": hash_or_name(rubric)}, {}, None):
         with pytest.raises(MedalError):
-            Journal(path, run).require_run()
+            Journal(path, run).require_same_run()
     assert path.read_bytes() == before and before.count(b"run") == 1
     assert (
         hash_or_name(tmp_path) != hash_or_name(copy)

@@ -10,7 +10,7 @@ from medal_judges.records.dimension import Dimension, parse_dimensions
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
-    filled_details,
+    make_details,
     parse_judgement,
 )
 from medal_judges.records.labelled import Rating, mean, parse_labelled
@@ -90,7 +90,7 @@ def test_a_judgement_comes_back_from_its_line() -> None:
         usage={"tokens": 12.0},
         contributions={"overall": Contributions((0.0, 0.25), 3.25)},
         details={
-            "overall": filled_details(
+            "overall": make_details(
                 value=4.0,
                 expected=3.5,
                 samples=20,

@@ -46,7 +46,7 @@ from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import UnreadError, answer_start, quote
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Contributions, Judgement, filled_details
+from medal_judges.records.judgement import Contributions, Judgement, make_details
 from medal_judges.records.signature import Signature, content_hash
 
 # DIET's selection (section 4.1): the model chooses RUNS times from shuffled options, and the
@@ -582,6 +582,6 @@ class FollowUpJudge(Judge):
             )
         return DimensionScore(
             dimension.from_unit(float(expit(logit))),
-            details=filled_details(raw=raw, **details),
+            details=make_details(raw=raw, **details),
             contributions=Contributions(tuple(turns.tolist()), 0.0, "logit"),
         )

@@ -24,7 +24,7 @@ from medal_judges.models.prompted.answers import (
 )
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement, filled_details
+from medal_judges.records.judgement import Judgement, make_details
 from medal_judges.records.labelled import rescale
 
 SHAPE = AnswerShape(format="number", line="any")
@@ -232,7 +232,7 @@ def to_judgement(
         # The distribution of other ratings than the dimension's levels is in the details alone.
         if ratings[name].values != dimension.levels:
             chances = ()
-        results[name] = DimensionScore(value, chances, filled_details(**details))
+        results[name] = DimensionScore(value, chances, make_details(**details))
     failures = []
     for reason, names in names_by_reason.items():
         failures.append(f"{', '.join(names)}: {reason}")

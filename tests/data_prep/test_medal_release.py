@@ -10,7 +10,7 @@ import pytest
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
-from medal_judges.reading.released import convert_released
+from medal_judges.reading.released import convert_released_row
 from medal_judges.records.dialogue import parse_dialogue_line
 from medal_judges.records.labelled import parse_labelled
 
@@ -102,7 +102,7 @@ def test_a_damaged_row_is_told_by_its_field(
 ) -> None:
     bad = released_row("en") | fields
     with pytest.raises(RecordError, match=problem):
-        parse_dialogue_line(convert_released(bad))
+        parse_dialogue_line(convert_released_row(bad))
     reading = ReadingReport()
     rows = list(read_labelled([released_row("en"), bad], reading=reading))
     assert len(rows) == reading.count == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.reading.columns import ColumnMap, LabelColumn, label_fields
+from medal_judges.reading.columns import ColumnMap, LabelColumn, read_labels
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions, stream_dialogues
 
 Said = dict[str, list[str]]
@@ -67,7 +67,7 @@ def test_words_and_thumbs_are_0_or_1(word: object, rating: float | None) -> None
     columns = ColumnMap(labels={"feedback": LabelColumn("helpful", None)})
     if rating is None:
         with pytest.raises(Exception, match="expected a number"):
-            label_fields({"feedback": word}, columns)
+            read_labels({"feedback": word}, columns)
     else:
-        rated = label_fields({"feedback": word}, columns)
+        rated = read_labels({"feedback": word}, columns)
         assert rated["labels"] == {"helpful": [rating]}

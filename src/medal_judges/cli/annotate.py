@@ -117,10 +117,10 @@ def import_answers(
     from medal_judges.data_prep.annotation.questions import Answer
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, MedalError
-    from medal_judges.storage.files import protected_inputs, require_safe_out
+    from medal_judges.storage.files import protect_inputs, require_safe_out
     from medal_judges.storage.jsonl import write_records
 
-    with protected_inputs(folder / PROJECT_FILE, folder / ROWS_FILE):
+    with protect_inputs(folder / PROJECT_FILE, folder / ROWS_FILE):
         require_safe_out(out)
     project = load_project(folder)
     names = {}

@@ -15,7 +15,7 @@ from pydantic import create_model
 from pydantic.fields import FieldInfo
 
 from medal_judges.config import Config, build_config
-from medal_judges.storage.files import output_lock, protected_inputs, require_safe_out
+from medal_judges.storage.files import output_lock, protect_inputs, require_safe_out
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
 # What help calls the value of an option that states no metavar.
@@ -59,7 +59,7 @@ def with_options(
             ]
             options = _build_options(kind, values)
             with ExitStack() as stack:
-                stack.enter_context(protected_inputs(*inputs))
+                stack.enter_context(protect_inputs(*inputs))
                 for name, output in outputs.items():
                     require_safe_out(output, option=f"--{name}")
                 if locks is not None and "out" in outputs:

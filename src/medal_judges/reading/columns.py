@@ -17,7 +17,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.records.dialogue import Role
 from medal_judges.records.labelled import Scale
-from medal_judges.records.validation import as_text, parse_number, parse_text
+from medal_judges.records.validation import number_as_text, parse_number, parse_text
 from medal_judges.storage.jsonl import parse_json
 
 MISSING = object()
@@ -202,7 +202,7 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 # -- ratings ---------------------------------------------------------------------------------------
 
 
-def label_fields(record: Record, columns: ColumnMap) -> Fields:
+def read_labels(record: Record, columns: ColumnMap) -> Fields:
     """Returns the ratings in ``record`` as up to three fields: ``labels`` (dimension -> ratings),
     ``scales`` (dimension -> ends of its scale, None if unknown) and ``annotators`` (names, if
     known). Returns an empty mapping if there is no rating. Reads the columns that
@@ -259,7 +259,7 @@ def _read_ratings(record: Record, column: str) -> list[Rating]:
 
 def _parse_rating(column: str, value: object) -> Rating:
     expected = "a number, or several with ; between"
-    word = parse_text(column, as_text(value), expected).strip().lower()
+    word = parse_text(column, number_as_text(value), expected).strip().lower()
     if word in _NO_RATING:
         return None
     if word in _FLAGS:
@@ -277,7 +277,7 @@ def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str
 
     Raises RecordError in that case if the user named the annotator column.
     """
-    names = as_text(columns.value(record, "annotator"))
+    names = number_as_text(columns.value(record, "annotator"))
     if isinstance(names, str):
         names = names.split(";")
     if isinstance(names, list) and len(names) == count:

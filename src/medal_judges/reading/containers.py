@@ -137,7 +137,7 @@ def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
         raise damage_error(path, number, error) from error
 
 
-def _as_text(stream: Any) -> IO[str]:
+def _text_stream(stream: Any) -> IO[str]:
     # Bytes that are not UTF-8 become surrogates, so that their row can be named.
     return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
 
@@ -157,7 +157,7 @@ def _read_whole(stream: IO[Any], limit: int = LARGEST) -> Any:
 
 
 def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
-    for number, line in enumerate(jsonl.limited_lines(_as_text(stream)), 1):
+    for number, line in enumerate(jsonl.cut_long_lines(_text_stream(stream)), 1):
         if line.isspace():
             continue
         if len(line) > jsonl.LONGEST_LINE:
@@ -177,7 +177,7 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields the elements of a JSON array. If the file holds any other JSON value, yields this
     value."""
     try:
-        value = jsonl.parse_json(_read_whole(_as_text(stream)), nan_is_null=True)
+        value = jsonl.parse_json(_read_whole(_text_stream(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
         problem = getattr(error, "message", "JSON that is nested too deep")
         raise ConfigError(
@@ -213,7 +213,7 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     Quotes follow RFC 4180. An unclosed quote makes all lines up to the next quote one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
-    lines = jsonl.limited_lines(_as_text(stream))
+    lines = jsonl.cut_long_lines(_text_stream(stream))
     first = next(lines, "")
     delimiter = _find_delimiter(first) or ","
     skipped_lines = 0
@@ -430,7 +430,9 @@ _READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {
     "json": _json_elements,
     "csv": _csv_rows,
     "tsv": _csv_rows,
-    "text": lambda path, stream: iter([(1, _read_whole(_as_text(stream), _MOST_TEXT))]),
+    "text": lambda path, stream: iter(
+        [(1, _read_whole(_text_stream(stream), _MOST_TEXT))]
+    ),
     "xlsx": _first_sheet_rows,
     "parquet": _parquet_rows,
 }

@@ -35,7 +35,7 @@ from medal_judges.reading.columns import (
     parse_if_json,
 )
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.forms import READERS, Row, form_of
+from medal_judges.reading.forms import READERS, Row, detect_form
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
@@ -57,7 +57,7 @@ from medal_judges.records.labelled import (
     LabelledDialogue,
     parse_labelled,
 )
-from medal_judges.records.validation import as_text, require_valid_text
+from medal_judges.records.validation import number_as_text, require_valid_text
 from medal_judges.storage.files import require_safe_out
 from medal_judges.storage.jsonl import json_line, open_text
 
@@ -393,13 +393,15 @@ class _Reader:
 
     def read(self) -> Iterator[Any]:
         """Yields a labelled dialogue for each chat if ``labelled``, otherwise a dialogue."""
-        for number, record, form in chain(self._chat_rows(), self._chats_of_turns()):
+        for number, record, form in chain(self._chat_rows(), self._merge_kept_turns()):
             try:
                 row = self._read_chat(record, form)
             except RecordError as error:
-                self._skip(number, error)
+                self._skip_or_raise(number, error)
             except RecursionError:
-                self._skip(number, RecordError("(row)", "less deep nesting", "..."))
+                self._skip_or_raise(
+                    number, RecordError("(row)", "less deep nesting", "...")
+                )
             else:
                 yield row if self.labelled else row.dialogue
         unread = ", ".join(
@@ -418,9 +420,9 @@ class _Reader:
                 self._skip_record(number, record)
                 continue
             self._check_columns(record)
-            self.form = form_of(record, self.columns) or self.form
+            self.form = detect_form(record, self.columns) or self.form
             if self.form is None:
-                self._skip(number, _unknown_form(record))
+                self._skip_or_raise(number, _unknown_form(record))
             elif self.form == "turns":
                 self._keep_turn(number, record)
             else:
@@ -445,7 +447,7 @@ class _Reader:
             record = RecordError("(line)", "a JSON object", record)
         if isinstance(record.row, Mapping):
             self.torn.add(self._conversation_id(record.row))
-        self._skip(number, record)
+        self._skip_or_raise(number, record)
 
     def _check_columns(self, record: Record) -> None:
         """Collects the columns of ``record`` in ``names``. Raises ConfigError if a table lacks a
@@ -469,14 +471,14 @@ class _Reader:
             self.turns.setdefault(chat_id, []).append((number, record))
         else:
             expected = "the id of the turn's conversation"
-            self._skip(number, RecordError("id", expected, dict(record)))
+            self._skip_or_raise(number, RecordError("id", expected, dict(record)))
 
     def _conversation_id(self, record: Record) -> str:
         """Returns the id of the conversation of a turn, an empty text if there is none."""
         column = conversation_column(record, self.columns)
-        return str(as_text(lookup(record, column, "")) or "")
+        return str(number_as_text(lookup(record, column, "")) or "")
 
-    def _chats_of_turns(self) -> Iterator[NumberedChat]:
+    def _merge_kept_turns(self) -> Iterator[NumberedChat]:
         """Yields the chats that are put together from rows that are single turns."""
         for chat_id, rows in self.turns.items():
             number = rows[0][0]
@@ -487,12 +489,12 @@ class _Reader:
                     chat_id, rows, self.columns, self.report.changes
                 )
             except RecordError as error:
-                self._skip(number, error)
+                self._skip_or_raise(number, error)
                 continue
             self._collect_unread(different)
             yield number, chat, "turns"
 
-    def _skip(self, number: int, error: RecordError) -> None:
+    def _skip_or_raise(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report. If reading is strict, raises an error instead: DataError
         for a file, ``error`` itself for a list of records."""
         if self.report.strict and not self.is_file:

@@ -7,7 +7,7 @@ function:
     @reader("pairs", "pairs of texts", fits=lambda record, columns: "pairs" in record)
     def read_pairs(row: Row) -> Fields:
         question, answer = row.take("pairs")
-        return row.line([
+        return row.to_line([
             {"role": "user", "content": question},
             {"role": "assistant", "content": answer},
         ])
@@ -23,9 +23,9 @@ from medal_judges.errors import RecordError
 from medal_judges.reading.columns import (
     MISSING,
     ColumnMap,
-    label_fields,
     lookup,
     parse_if_json,
+    read_labels,
     refuse_python_list,
 )
 from medal_judges.reading.names import (
@@ -35,14 +35,14 @@ from medal_judges.reading.names import (
     find_keys,
     role_of,
 )
-from medal_judges.reading.released import convert_released, is_released
+from medal_judges.reading.released import convert_released_row, is_released_row
 from medal_judges.reading.transcripts import (
     begins_with_role,
     may_begin_transcript,
     parse_transcript,
 )
 from medal_judges.reading.turns import comparable_values, conversation_column
-from medal_judges.records.validation import as_text
+from medal_judges.records.validation import number_as_text
 
 Message = Any  # an object with role and content; read_messages refuses other values
 _JSON_FIELDS = {"dialogue", "turns", "models", "context", "meta", "labels", "scales"}
@@ -69,7 +69,7 @@ class Row:
         """Returns the text of ``field``, and marks its column as used. If the value is not a text,
         returns None, and the column becomes metadata."""
         column = self.columns.column(self.record, field) or field
-        value = as_text(lookup(self.record, column))
+        value = number_as_text(lookup(self.record, column))
         if not isinstance(value, str):
             return None
         self.used.add(column)
@@ -87,12 +87,12 @@ class Row:
     def add_labels(self, line: Fields) -> None:
         """Adds the labels in the user's label columns to ``line``."""
         self.used |= self.columns.labels.keys()
-        for name, value in label_fields(self.record, self.columns).items():
+        for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
                 value = line[name] | value
             line[name] = value
 
-    def line(self, messages: list[Message]) -> Fields:
+    def to_line(self, messages: list[Message]) -> Fields:
         """Returns the row as the fields of a line in our JSONL format, with ``messages`` as its
         chat. Columns that no reader used become ``meta``. Call it last and once, because it takes
         fields from the row."""
@@ -148,7 +148,7 @@ def reader(
     return register
 
 
-def form_of(record: Record, columns: ColumnMap) -> str | None:
+def detect_form(record: Record, columns: ColumnMap) -> str | None:
     """Returns the name of the form of ``record``, a key of READERS. If the user named no column for
     ``messages``, the named columns decide first: ``role`` and ``content`` mean one turn a row,
     ``prompt`` and ``response`` a question with its answer. Otherwise it is the first form that
@@ -168,20 +168,22 @@ def form_of(record: Record, columns: ColumnMap) -> str | None:
 # -- our own forms ---------------------------------------------------------------------------------
 
 
-@reader("medal", "MEDAL's released form", lambda record, columns: is_released(record))
-def read_released(row: Row) -> Fields:
-    return convert_released(read_line(row))
+@reader(
+    "medal", "MEDAL's released form", lambda record, columns: is_released_row(record)
+)
+def read_released_row(row: Row) -> Fields:
+    return convert_released_row(read_line_format(row))
 
 
-def is_line(record: Record, columns: ColumnMap) -> bool:
+def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
     turns = record.get("dialogue", record.get("turns"))
     if "messages" in columns.fields or not isinstance(turns, list):
         return False
     return isinstance(next(iter(turns), {}), Mapping)
 
 
-@reader("line", "the line format", is_line)
-def read_line(row: Row) -> Fields:
+@reader("line", "the line format", is_in_line_format)
+def read_line_format(row: Row) -> Fields:
     """Returns the fields of ``row``, which is a line in our JSONL format. If the user named a
     column for a field, the field comes from this column."""
     line = dict(row.record)
@@ -192,7 +194,7 @@ def read_line(row: Row) -> Fields:
     for name in line.keys() & _JSON_FIELDS:
         line[name] = parse_if_json(line[name], name)
     for name in row.columns.fields.keys() & {*_LINE_FIELDS}:
-        line[name] = as_text(row.take(name))
+        line[name] = number_as_text(row.take(name))
     row.add_labels(line)
     return line
 
@@ -235,7 +237,7 @@ def read_message_list(row: Row) -> Fields:
     if isinstance(cell, str):
         text = cell.lstrip()
         if may_begin_transcript(text) or not text.startswith(("[", "{")):
-            return row.line(parse_transcript(cell, row.columns.roles))
+            return row.to_line(parse_transcript(cell, row.columns.roles))
     messages = _parse_messages(column, cell, row.columns)
     times = [row.columns.value(end, "time") for end in (messages[0], messages[-1])]
     keys = comparable_values(times)
@@ -249,7 +251,7 @@ def read_message_list(row: Row) -> Fields:
         row.used.add(beside)
     elif ends_with_user and isinstance(answer, str | list):
         messages += _take_messages(row, "response", "assistant")
-    return row.line(messages)
+    return row.to_line(messages)
 
 
 def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Message]:
@@ -292,7 +294,7 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 def read_turns(row: Row) -> Fields:
     """Returns the fields of ``row``, a chat that ``merge_turns`` put together from rows of one turn
     each."""
-    return row.line(row.take("messages"))
+    return row.to_line(row.take("messages"))
 
 
 def is_exchange(record: Record, columns: ColumnMap) -> bool:
@@ -307,14 +309,14 @@ def read_exchange(row: Row) -> Fields:
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
         question += _take_messages(row, "input", "user")
     answer = _take_messages(row, "response", "assistant")
-    return row.line(question + (answer or [{"role": "assistant", "content": ""}]))
+    return row.to_line(question + (answer or [{"role": "assistant", "content": ""}]))
 
 
 def _take_messages(row: Row, field: str, role: str) -> list[Message]:
     """Returns the messages in ``field`` of ``row``. The field holds a text, a list of messages, or
     the parts of one message. A text, or parts without a role, become one message with ``role``. A
     text is read as JSON only if it is a list of objects."""
-    value = as_text(row.take(field))
+    value = number_as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         refuse_python_list(value, field)
         value = parse_if_json(value)

@@ -30,7 +30,7 @@ from medal_judges.records.dialogue import (
     parse_id,
 )
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import as_text, parse_text
+from medal_judges.records.validation import number_as_text, parse_text
 
 _CALLS, _RESULTS = "tool calls", "tool results"
 # Kind of a part -> its types. The kind of a gap is its mark in the text.
@@ -158,7 +158,7 @@ class _Chat:
         """Adds the name of the assistant, or of its model, in ``message``. Raises RecordError if an
         earlier message has another name."""
         for column in ("name", "model"):
-            name = as_text(message.get(column))
+            name = number_as_text(message.get(column))
             if name is not None and parse_text(f"{field}.{column}", name).strip():
                 self.names |= {name} - ROLE_WORDS.keys()
                 break
@@ -217,7 +217,7 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
 def _parts(field: str, content: object) -> Iterator[Part]:
     """Yields the parts of ``content``: a text, a part, a list of these, or None. Raises RecordError
     if a part has an unknown type, because it may be text that the user read."""
-    content = as_text(content)
+    content = number_as_text(content)
     if content is None:
         return
     if isinstance(content, str):
@@ -248,7 +248,7 @@ def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
         names = ["text", "content", "refusal"]
     for name in names:
         if part.get(name) is not None:
-            yield kind, parse_text(f"{field}.{name}", as_text(part[name]))
+            yield kind, parse_text(f"{field}.{name}", number_as_text(part[name]))
             return
     if kind == "text":
         raise RecordError(f"{field}.text", "a text", None)

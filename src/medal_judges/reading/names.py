@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.records.validation import as_text
+from medal_judges.records.validation import number_as_text
 
 Record = Mapping[str, Any]  # a row, or an object in it, values as in JSON
 Fields = dict[str, Any]
@@ -95,7 +95,7 @@ def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
 
     Raises RecordError that names ``field`` if the speaker is unknown.
     """
-    name = str(as_text(word)).strip()
+    name = str(number_as_text(word)).strip()
     lower = name.lower()
     role = roles.get(name) or roles.get(lower) or ROLE_WORDS.get(lower)
     role = role or roles.get(OTHERS)

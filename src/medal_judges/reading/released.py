@@ -33,7 +33,7 @@ _RELEASED_NAMES = {"overall": "overall_quality_rating"}
 _REPLACED = ("scene", "labels")
 
 
-def is_released(record: Record) -> bool:
+def is_released_row(record: Record) -> bool:
     """Returns whether ``record`` is a row of MEDAL's released data.
 
     Either its ``models`` are a list, or it has a scene but no id, and its source ends in the number
@@ -47,7 +47,7 @@ def is_released(record: Record) -> bool:
     return isinstance(source, str) and _CONTEXT_NUMBER.search(source) is not None
 
 
-def convert_released(record: Record) -> Fields:
+def convert_released_row(record: Record) -> Fields:
     """Converts ``record``, a row of MEDAL's released data, to the fields of our JSONL format. Two
     fields say where the row is from: ``form`` (``medal-released``) and ``labels_by`` (``gpt-4.1``,
     if the labels are its answer).
@@ -66,7 +66,7 @@ def convert_released(record: Record) -> Fields:
         "models": models,
         "context": record.get("context") or scene,
         "form": "medal-released",
-        **_label_fields(record.get("labels")),
+        **_convert_labels(record.get("labels")),
     }
     group = None
     number = _CONTEXT_NUMBER.search(str(request))
@@ -117,7 +117,7 @@ def _split_scene(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-def _label_fields(labels: object) -> Fields:
+def _convert_labels(labels: object) -> Fields:
     """Returns ``labels`` as fields of our JSONL format (``labels``, ``scales``, ``comments``).
 
     ``labels`` are lists by dimension, which stay unchanged, or GPT-4.1's answer to MEDAL's

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import as_text, parse, parse_text
+from medal_judges.records.validation import number_as_text, parse, parse_text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
@@ -109,7 +109,7 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 def parse_id(value: object) -> str:
     """Returns the id ``value``, a text or a number, as text. Raises RecordError for blank text and
     for any other type."""
-    name = as_text(value)
+    name = number_as_text(value)
     if isinstance(value, bool) or not isinstance(name, str) or not name.strip():
         raise RecordError("id", "a non-empty text", value)
     return parse_text("id", name)
@@ -129,7 +129,7 @@ class Turn:
 
     __pydantic_config__ = ConfigDict(extra="ignore", str_max_length=1 << 40)
     role: Role
-    content: Annotated[str, BeforeValidator(as_text)]
+    content: Annotated[str, BeforeValidator(number_as_text)]
 
 
 @dataclass(frozen=True, slots=True)

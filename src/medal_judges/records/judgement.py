@@ -95,7 +95,7 @@ def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
     return details
 
 
-def filled_details(**values: Any) -> dict[str, Any]:
+def make_details(**values: Any) -> dict[str, Any]:
     """Returns ``values`` as ``details`` of a Judgement, without those that are None or empty."""
     details = {}
     for name, value in values.items():

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.dimension import EQUAL
-from medal_judges.records.validation import Flag, Number, as_text, parse
+from medal_judges.records.validation import Flag, Number, number_as_text, parse
 
 Scale = tuple[float, float]
 
@@ -124,7 +124,7 @@ class LabelledDialogue:
     scales: Mapping[str, Range | None] = field(default_factory=dict)
     level: Level = "dialogue"
     split: str | None = None
-    group: Annotated[str, BeforeValidator(as_text)] = ""
+    group: Annotated[str, BeforeValidator(number_as_text)] = ""
     aggregated: Flag = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 

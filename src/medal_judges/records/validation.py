@@ -123,7 +123,7 @@ def parse_text(field: str, value: object, expected: str = "a text") -> str:
     return value
 
 
-def as_text(value: object) -> Any:
+def number_as_text(value: object) -> Any:
     """Returns ``value`` as text if it is a number or a boolean: ``2`` for 2.0, ``true`` for True.
     Returns any other value unchanged."""
     if isinstance(value, bool):

@@ -20,7 +20,7 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-_INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
+_INPUTS: list[Path] = []  # files that the running command reads; see protect_inputs
 
 
 class PicklableLock:
@@ -230,7 +230,7 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
 
 
 @contextmanager
-def protected_inputs(*inputs: str | Path) -> Iterator[None]:
+def protect_inputs(*inputs: str | Path) -> Iterator[None]:
     """Refuses to replace one of ``inputs``, the files that a command reads, during the context.
 
     ``require_safe_out`` and all atomic writes then raise ConfigError for such an output. Inputs

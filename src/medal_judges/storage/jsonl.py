@@ -94,14 +94,14 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
     number = 0
     with open_text(path) as stream:
         try:
-            for number, line in enumerate(limited_lines(stream), 1):
+            for number, line in enumerate(cut_long_lines(stream), 1):
                 if line.strip():
                     yield parse_line(path, number, line, parse)
         except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
             raise damage_error(path, number, error) from error
 
 
-def limited_lines(stream: IO[str]) -> Iterator[str]:
+def cut_long_lines(stream: IO[str]) -> Iterator[str]:
     """Yields the lines of ``stream``, each cut to LONGEST_LINE + 1 characters, so that no line
     fills the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
@@ -270,7 +270,7 @@ class Journal:
             if text.strip():
                 yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
-    def records(self, parse: Callable[[object], T]) -> Iterator[T]:
+    def read_records(self, parse: Callable[[object], T]) -> Iterator[T]:
         """Yields ``parse(value)`` for the JSON value of each complete line that is not blank.
 
         Raises:
@@ -279,7 +279,7 @@ class Journal:
         for _, record in self.parse_lines(parse):
             yield record
 
-    def require_run(self) -> None:
+    def require_same_run(self) -> None:
         """Raises MedalError if the file exists and was written by a run other than ``run``."""
         for _, line in self.offsets_and_lines():
             text = line.decode("utf-8", "replace")

@@ -174,6 +174,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "judges": lambda: overall("judges"),
     "judges_within": lambda: overall("judges", within),
     "boxed": lambda: overall("boxed"),
+    "gpu": lambda: [row for row in columns("gpu", 0, 1, 2, 4) if row[2]],
+    "gpu_runs": lambda: columns("gpu_runs", 0, 1)[:2],
     "dstc12": lambda: columns("dstc12", 0, 1, 2),
     "intervals_these": lambda: columns("intervals_these", 0, 2, 5, 6),
     "intervals": lambda: columns("intervals", 0, 2, 5, 6),

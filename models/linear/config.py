@@ -27,49 +27,36 @@ REACTION_NAMES = (
 class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base``: the pretrained model that turns texts into vectors of length 1. It is a model of
-    sentence-transformers, or a model of transformers whose token vectors are averaged. Give a hub
-    id (at ``base_revision``), a folder or an ``embedded:`` name. Its weights are not trained. They
-    are saved with the judge, except for an ``embedded:`` base. A text longer than ``max_tokens`` is
-    encoded in pieces.
-
-    ``features``: names of base/turn_features.py. ``name`` is a feature of the turns of both
-    speakers, and ``user.name`` or ``assistant.name`` a feature of the turns of one speaker.
-    ``vectors``: whether the heads also read vectors of texts. ``limit``: features are clipped at
-    this many standard deviations.
-
-    ``reading``: what a head reads of a dialogue. With ``turns`` it reads the mean user turn and the
-    mean assistant turn: their features and the vectors of their texts. With ``dialogue`` it reads
-    one vector of the whole text, as ORALIS does (section 4.4), and the mean features of both
-    speakers. With ``answers`` it reads the features and vectors of an answer and of the last user
-    turn before it. A label then describes the last answer of its row. A dialogue is read as its
-    mean answer, or as its worst answer if the dimension is an issue (its good end is low).
-
-    ``reply``: texts of users' ``positive`` and ``negative`` reactions. With them ``features`` can
-    also name ``reaction``, ``expected_reaction`` and ``follows_answer`` (reply.py).
-
-    ``head``: ``ridge``, ``logistic`` or an MLP (``mlp_classifier``). The default is logistic for a
-    binary dimension, and ridge for any other. In training a logistic head, the two labels have the
-    same total weight, even if one is rare. ``stretch``: whether to widen the scores of a ridge head
-    to the standard deviation of the labels. Unwidened scores vary too little, because the penalty
-    shrinks them. ``prior_weights``: dimension -> feature -> a weight in standard deviations of the
-    score. It is added to the fitted weight of the feature, and needs ``stretch``.
-
-    ``offsets``: dimension -> language -> a share of the scale, which is added to a ridge head's
-    scores in this language. It makes up for the fall of the score when a dialogue is translated.
-    The languages in ``offsets`` are those that the judge supports.
-
-    ``grid``: a setting of the head -> the values to try. Training tries all combinations. Ridge and
-    logistic heads have two settings. ``alpha`` is the penalty, if the rows of one source have a
-    total weight of 1. ``share`` is the size of a vector's column relative to a feature's column
-    after both are standardised. With ``share`` 0 vectors are not used. An MLP has the settings of
-    scikit-learn's MLPClassifier, and ``classes``, the highest class k. Equation 1 of ORALIS maps
-    the scale to the classes 0 to k. A binary dimension always has the classes 0 and 1.
-
-    ``decode``: the score of an MLP is its ``expected`` class, or its likeliest class (``argmax``)
-    as in the paper. ``fold_by``: how cross-validation splits the rows. It has five folds of whole
-    dialogues (``conversation``), or leaves out one chatbot at a time (``chatbot``). It chooses the
-    settings of ``grid`` if there are no validation rows.
+    Attributes:
+        base: The pretrained encoder of texts, which is not trained: a Hub id, a folder or an
+            ``embedded:`` name.
+        base_revision: The revision of a Hub id.
+        max_tokens: A longer text is encoded in pieces of at most this many tokens.
+        reading: What a head reads. ``turns``: the mean user turn and the mean assistant turn.
+            ``dialogue``: one vector of the whole text, and the mean features of both speakers
+            (ORALIS, section 4.4). ``answers``: an answer and the user turn before it. A dialogue is
+            then scored by its mean answer, or by its worst answer if the dimension is an issue.
+        vectors: Whether heads also read vectors of texts.
+        features: Names of base/turn_features.py, for the turns of both speakers. ``user.NAME`` or
+            ``assistant.NAME`` is for one.
+        limit: Features are clipped at this many standard deviations.
+        reply: Typical ``positive`` and ``negative`` reactions of users. They allow the features
+            ``reaction``, ``expected_reaction`` and ``follows_answer``.
+        head: ``ridge``, ``logistic`` or ``mlp_classifier``. The default is logistic for a binary
+            dimension, and ridge for any other.
+        grid: A setting of the head -> the values to try, in all combinations. Ridge and logistic
+            heads have ``alpha`` (the penalty) and ``share`` (how much a vector counts relative to a
+            feature). An MLP has the settings of scikit-learn's MLPClassifier, and ``classes``, its
+            highest class (always 1 for a binary dimension).
+        stretch: Whether to widen a ridge head's scores to the standard deviation of the labels. The
+            penalty shrinks them.
+        prior_weights: Dimension -> feature -> a weight to add to the fitted one, in standard
+            deviations of the score. Needs ``stretch``.
+        offsets: Dimension -> language -> what to add to a ridge head's score, as a share of the
+            scale. It makes up for translation. The judge supports these languages.
+        decode: Whether an MLP's score is its ``expected`` class or its likeliest one (``argmax``).
+        fold_by: What cross-validation holds out: a fifth of the dialogues (``conversation``) or one
+            chatbot (``chatbot``). Without validation rows it chooses among ``grid``.
     """
 
     family: Literal["linear"] = "linear"
@@ -92,7 +79,7 @@ class LinearConfig(TrainedConfig):
     fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     @model_validator(mode="after")
-    def _features_fit(self) -> LinearConfig:
+    def _require_known_features(self) -> LinearConfig:
         names = ALL_FEATURES + (REACTION_NAMES if self.reply else ())
         prior_features = set(chain.from_iterable(self.prior_weights.values()))
         for feature in (*self.features, *sorted(prior_features)):
@@ -110,7 +97,7 @@ class LinearConfig(TrainedConfig):
         return self
 
     @model_validator(mode="after")
-    def _settings_fit(self) -> LinearConfig:
+    def _require_consistent_settings(self) -> LinearConfig:
         if self.prior_weights and not self.stretch:
             raise ValueError("set stretch: true, which prior_weights need")
         if self.reply and self.reading != "turns":
@@ -125,15 +112,15 @@ class LinearConfig(TrainedConfig):
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """The names of ``features`` that need no reply model, without ``user.`` and ``assistant.``,
-        each once."""
+        """Names of features that need no reply model, without ``user.`` and ``assistant.``."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of all ``features``, without ``user.`` and ``assistant.``, each once. Those of
-        the reply model come last."""
+        """The names of all features, without ``user.`` and ``assistant.``.
+
+        The features of the reply model come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measure_names + tuple(
             name for name in REACTION_NAMES if name in names
@@ -141,9 +128,9 @@ class LinearConfig(TrainedConfig):
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Maps the name of each feature to its columns, as pairs (side, name). Side 0 is the user
-        and side 1 the assistant. A feature ``name`` has one column for each side. ``user.name`` and
-        ``assistant.name`` have one column."""
+        """Maps the name of each feature to its columns, as pairs (side, name).
+
+        Side 0 is the user, side 1 the assistant. ``user.NAME`` has one column, ``NAME`` has two."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")
@@ -162,11 +149,9 @@ class LinearConfig(TrainedConfig):
 
     @property
     def needs_base(self) -> bool:
-        """Whether the judge needs its base model. A judge that reads only features of the text does
-        not."""
+        """Whether the judge needs its base model, and not only features of the text."""
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:
-        """Returns the kind of head for a dimension. ``kind``: the kind of the dimension, such as
-        ``binary``."""
+        """Returns the kind of head for a dimension of ``kind``, such as ``binary``."""
         return self.head or ("logistic" if kind == "binary" else "ridge")

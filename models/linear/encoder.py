@@ -43,11 +43,13 @@ Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the wind
 
 
 class TextEncoder:
-    """Turns texts into vectors with the frozen base of a linear judge, the model of
-    sentence-transformers in ``folder``.
+    """Turns texts into vectors with the pretrained model of a linear judge.
 
-    The bases in PACKABLE run as PackedBert on a CPU. This needs neither sentence-transformers nor
-    transformers, which are slow to import.
+    On a CPU the embedded models run without transformers, which is slow to import.
+
+    Args:
+        folder: A model of sentence-transformers.
+        config: The judge's settings.
     """
 
     def __init__(self, folder: Path, config: LinearConfig) -> None:
@@ -82,9 +84,12 @@ class TextEncoder:
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
-        """Loads the base that ``config`` names, and downloads it if it is on the Hub. Raises
-        JudgeLoadError if it cannot be loaded, and ConfigError if ``max_tokens`` is more than it can
-        read."""
+        """Loads the base that ``config`` names, and downloads it if it is on the Hub.
+
+        Raises:
+            JudgeLoadError: The base cannot be loaded.
+            ConfigError: ``max_tokens`` is more than it can read.
+        """
         path = Path(model_path(config.base))
         if not path.is_dir():
             path = fetch_repo(config.base, config.base_revision, patterns=MODEL_FILES)
@@ -92,9 +97,12 @@ class TextEncoder:
 
     @cached_property
     def model(self) -> Any:
-        """The model of sentence-transformers, loaded without network access. Raises JudgeLoadError
-        if it cannot be loaded, or if it could run code: pickles, or modules from outside
-        sentence-transformers."""
+        """The model of sentence-transformers, loaded without network access.
+
+        Raises:
+            JudgeLoadError: It cannot be loaded, or it has pickles or foreign modules, which could
+                run code.
+        """
         folder = self.folder
         foreign = [path.name for path in folder.rglob("*.bin")]
         for module in read_json_if_there(folder / "modules.json", []):
@@ -138,8 +146,7 @@ class TextEncoder:
         self.model.save(str(folder), create_model_card=False)
 
     def move_to(self, device: torch.device, dtype: str) -> None:
-        """Moves the base to ``device`` and casts it to ``dtype`` (``fp32``, ``bf16`` or
-        ``fp16``)."""
+        """Moves the base to ``device`` in ``dtype`` (``fp32``, ``bf16`` or ``fp16``)."""
         self.packed = None
         if self.can_pack and device.type == "cpu":
             self.packed = PackedBert(
@@ -151,16 +158,14 @@ class TextEncoder:
         set_attention(body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the token ids of each of ``texts``, without the special tokens that the tokenizer
-        adds."""
+        """Returns the token ids of each of ``texts``, without the tokenizer's special tokens."""
         unmarked = [self.marks.break_up(text) for text in texts]
         # Masks, offsets and objects of transformers' class take as long as the tokens.
         encodings = self.tokenizer.encode_batch_fast(unmarked, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def split_ids(self, ids: Sequence[int]) -> Pieces:
-        """Splits the token ``ids`` of a text into pieces that fit ``max_tokens``. Each piece gets
-        the special tokens that the tokenizer adds."""
+        """Splits the token ``ids`` of a text into pieces of ``max_tokens``, with special tokens."""
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -169,15 +174,17 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns a unit vector for each of ``texts``, [texts, width]. A text is given as its
-        pieces of token ids (see ``split_ids``).
+        """Returns a unit vector for each text, [texts, width].
 
-        The vector has the direction of the mean over the text's pieces, weighted by their numbers
-        of tokens. ``budget``: the maximum number of padded tokens in a batch.
+        It is the mean over the text's pieces, weighted by their numbers of tokens.
+
+        Args:
+            texts: Each as pieces of token ids, from ``split_ids``.
+            budget: The maximum number of padded tokens in a batch.
         """
-        pass_sums = self._padded_sums
+        pass_sums = self._token_sums
         if self.packed is not None:
-            pass_sums = self.packed.sums
+            pass_sums = self.packed.token_sums
             budget = min(budget, PASS_TOKENS)
         all_pieces: Pieces = list(chain.from_iterable(texts))
         rows = np.repeat(np.arange(len(texts)), list(map(len, texts)))
@@ -196,9 +203,9 @@ class TextEncoder:
             sums.index_add_(0, torch.from_numpy(rows[batch]), vectors)
         return functional.normalize(sums, dim=-1).numpy()
 
-    def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
-        """Returns [pieces, width]: for each of ``pieces`` the vector that the model gives it, times
-        the number of its tokens."""
+    def _token_sums(self, pieces: Sequence[list[int]]) -> Tensor:
+        """Returns the model's vector of each of ``pieces`` times its number of tokens, [pieces,
+        width]."""
         device = self.model.device
         ids, mask = pad_rows(pieces, int(self.model.tokenizer.pad_token_id or 0))
         ids, mask = ids.to(device), mask.to(device)

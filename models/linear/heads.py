@@ -23,12 +23,14 @@ Floats = npt.NDArray[np.float64]
 class FittedHead:
     """The fitted head of one dimension. It maps the columns [n, C] of n dialogues to scores.
 
-    ``layers``: pairs (weight [in, out], bias [out]), with ReLU between them. ``averages``: what an
-    average user turn and an average assistant turn add to the output of a linear head.
-
-    ``classes``: the classes that occur in the training rows, if the head is an MLP. ``top``: the
-    highest class of the dimension. A head that is not an MLP has no classes, and its ``top`` is 1.
-    The output of a ridge head is a score on [0, 1]. The output of a logistic head is a logit.
+    Attributes:
+        kind: ``ridge`` (the output is a score on [0, 1]), ``logistic`` (a logit) or
+            ``mlp_classifier``.
+        layers: Pairs (weight [in, out], bias [out]), with ReLU between them.
+        top: The highest class of an MLP, otherwise 1.
+        classes: The classes in an MLP's training rows, otherwise empty.
+        averages: What an average user turn and an average assistant turn add to a linear head's
+            output.
     """
 
     kind: HeadName
@@ -45,13 +47,18 @@ class FittedHead:
         bias: float,
         averages: tuple[float, float] = (0.0, 0.0),
     ) -> FittedHead:
-        """Returns a head with one layer, ``weights`` [C] and ``bias``. ``averages``: what an
-        average user turn and an average assistant turn add to the output."""
+        """Returns a head with one layer.
+
+        Args:
+            kind: ``ridge`` or ``logistic``.
+            weights: The weight of each column, [C].
+            bias: Is added to the weighted sum.
+            averages: What an average user turn and an average assistant turn add to the output.
+        """
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
     def outputs(self, columns: Floats) -> Floats:
-        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C], before any
-        softmax or sigmoid."""
+        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C]."""
         values = columns
         for number, (weight, bias) in enumerate(self.layers):
             if number:
@@ -60,8 +67,7 @@ class FittedHead:
         return values
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Returns a classifier's probability of each class from 0 to ``top``, [n, top + 1], for
-        ``columns`` [n, C]. A class that is not in ``classes`` has probability 0."""
+        """Returns the probability of each class of an MLP, [n, top + 1], for ``columns`` [n, C]."""
         logits = torch.from_numpy(self.outputs(columns))
         if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
@@ -73,12 +79,13 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns the scores [n] on [0, 1] for ``columns`` [n, C], before an isotonic map and a
-        threshold.
+        """Returns the scores on [0, 1], [n], before an isotonic map and a threshold.
 
-        An MLP's score is its class divided by ``top``: the expected class, or the likeliest class
-        if ``decode`` is ``argmax``. A logistic head's score is its probability. ``temperature``
-        divides the logit of a logistic head only.
+        Args:
+            columns: What the head reads, [n, C].
+            decode: Whether an MLP's score is its ``expected`` class or its likeliest one
+                (``argmax``).
+            temperature: Divides the logit of a logistic head.
         """
         if self.kind == "logistic":
             logits = torch.from_numpy(self.outputs(columns)[:, 0] / temperature)
@@ -104,8 +111,7 @@ class FittedHead:
         }
 
     def named_arrays(self, name: str) -> dict[str, Floats]:
-        """Returns the head's weights as arrays. Their names begin with ``heads.`` and ``name``, the
-        dimension."""
+        """Returns the head's weights by name. ``name`` is the dimension."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -122,9 +128,14 @@ class FittedHead:
     ) -> FittedHead:
         """Returns the saved head of the dimension ``name``.
 
-        ``record``: the head's entry in judge.json. ``tensors``: the saved weights by name. The
-        head's weights are removed from it. ``columns``: the number of columns that the head reads.
-        Raises JudgeLoadError if a shape does not fit, and KeyError if an array is missing.
+        Args:
+            record: The head's entry in judge.json.
+            tensors: The saved weights by name. The weights of this head are removed from them.
+            columns: The number of columns that the head reads.
+
+        Raises:
+            JudgeLoadError: A shape does not fit.
+            KeyError: An array is missing.
         """
         layers = []
         width = columns
@@ -149,9 +160,16 @@ class FittedHead:
 
 
 def spread_over_levels(probabilities: Floats, levels: int) -> Floats:
-    """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1].
-    Each class is split between the two nearest levels, so that the expected value stays the
-    same."""
+    """Spreads the probabilities of classes over the levels of a scale, with the same expected
+    value.
+
+    Args:
+        probabilities: Of k + 1 classes, [n, k + 1].
+        levels: The number of levels.
+
+    Returns:
+        [n, levels].
+    """
     places = np.linspace(0, levels - 1, probabilities.shape[1])
     distances = np.abs(places[:, None] - np.arange(levels))
     shares: Floats = probabilities @ np.clip(1 - distances, 0, None)

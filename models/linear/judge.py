@@ -1,9 +1,7 @@
 """The linear judge: a pretrained encoder that is not trained, features of turns, and a fitted head
 for each dimension.
 
-ORALIS's classifier (sections 4.4 and 4.5), ridge regressions on turns, and the plain baselines that
-every trained judge must beat are all of this family.
-"""
+ORALIS's classifier (sections 4.4 and 4.5) and the plain baselines are of this family."""
 
 from __future__ import annotations
 
@@ -63,16 +61,18 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {
 
 
 class LinearJudge(LearnedJudge):
-    """A judge with a linear head or an MLP for each dimension. ``reader`` turns a dialogue into the
-    columns of numbers that the heads read.
+    """A judge with a linear head or an MLP for each dimension, over vectors and features of turns.
 
-    A judgement has a distribution over the dimension's levels. For a binary dimension it is the
-    calibrated probability. For an MLP it is the probabilities of the classes, mapped to the levels.
-    For any other head it is a normal distribution with the calibrated standard deviation.
+    A linear head over turns also gives contributions: what each turn adds to the score.
 
-    If the head is linear and reads turns, a judgement also has contributions: what each turn adds
-    to the raw score or the logit, compared with an average turn. The interval of a score holds nine
-    in ten human ratings.
+    Args:
+        config: The settings.
+        dimensions: The dimensions to score.
+        encoder: The model that turns texts into vectors, or None.
+        heads: Dimension -> its fitted head.
+        device: Where the encoder runs. None is the GPU if there is one.
+        dtype: The encoder's ``fp32``, ``bf16`` or ``fp16``.
+        state: Further arguments of ``set_state``, such as the calibration.
     """
 
     family = "linear"
@@ -106,8 +106,17 @@ class LinearJudge(LearnedJudge):
         name: str = "linear",
         device: Device = None,
     ) -> LinearJudge:
-        """Returns a judge of ``dimensions`` on ``config.base`` that has no heads yet. Raises
-        JudgeLoadError if the base cannot be loaded."""
+        """Returns a judge without heads, which are then to be fitted.
+
+        Args:
+            config: The settings, which name the base.
+            dimensions: The dimensions to score.
+            name: The judge's name.
+            device: Where the base runs. None is the GPU if there is one.
+
+        Raises:
+            JudgeLoadError: The base cannot be loaded.
+        """
         encoder = None
         if config.needs_base:
             encoder = TextEncoder.create(config)
@@ -117,14 +126,16 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge that needs no training, from the ``settings`` of a file in
-        configs/judges/.
+        """Returns a judge that needs no training: the sigmoid of a sum of z-scores of features.
 
-        The file has ``name``, ``rubric``, and ``features``: name -> {mean, std, good}. To score a
-        dialogue, the judge takes the mean of each feature over the assistant turns, and turns it
-        into a z-score with ``mean`` and ``std``. It multiplies the z-score by ``good``, which is 1
-        if a higher value is better and -1 if a lower value is better. The score is the sigmoid of
-        the sum. ``dimensions`` replace those of the rubric.
+        Args:
+            settings: The content of a YAML file: ``name``, ``rubric`` and ``features``, which maps
+                a feature of assistant turns to {mean, std, good}. ``good`` is 1 or -1, the better
+                direction.
+            dimensions: Replace the dimensions of the rubric.
+
+        Raises:
+            ValueError: A setting is unknown, or a feature needs the encoder.
         """
         features = settings["features"]
         unknown = settings.keys() - {"name", "rubric", "features"}
@@ -142,7 +153,7 @@ class LinearJudge(LearnedJudge):
             )
         dimensions = dimensions or load_rubric(settings["rubric"])
         judge = cls(config, dimensions, name=settings["name"])
-        weights = judge.reader.row_of(slopes)
+        weights = judge.reader.feature_row(slopes)
         for dimension in dimensions:
             sign = 1 if dimension.good == "high" else -1
             judge.heads[dimension.name] = FittedHead.linear(
@@ -176,12 +187,17 @@ class LinearJudge(LearnedJudge):
     def load(
         cls, folder: Path, *, device: Device = None, dtype: str = "fp32"
     ) -> LinearJudge:
-        """Loads the judge saved in ``folder`` onto ``device`` in ``dtype`` (``fp32``, ``bf16`` or
-        ``fp16``). An ``embedded:`` base is loaded from its package, because it is not saved with
-        the judge.
+        """Loads the judge saved in ``folder``.
 
-        Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base does
-        not have the weights that the judge was trained on.
+        An ``embedded:`` base is loaded from its package.
+
+        Args:
+            device: Where the base runs. None is the GPU if there is one.
+            dtype: ``fp32``, ``bf16`` or ``fp16``.
+
+        Raises:
+            JudgeLoadError: Weights are missing or do not fit the settings, or the base is not the
+                one of the training.
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
@@ -208,9 +224,14 @@ class LinearJudge(LearnedJudge):
         return judge
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
-        """Loads the scale, the reply models and the heads from the file ``path``. ``records``: the
-        heads' entries in judge.json. Raises JudgeLoadError if weights are missing, unexpected, or
-        of a wrong shape."""
+        """Loads the heads, and what standardises their input, from the safetensors file ``path``.
+
+        Args:
+            records: Dimension -> the head's entry in judge.json.
+
+        Raises:
+            JudgeLoadError: Weights are missing, unexpected, or of a wrong shape.
+        """
         reader = self.reader
         # The first part of a name says whose tensor it is.
         groups: dict[str, dict[str, Tensor]] = {"scale": {}, "reply": {}, "heads": {}}
@@ -273,8 +294,11 @@ class LinearJudge(LearnedJudge):
     def _dimension_scores(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
     ) -> Iterator[DimensionScore]:
-        """Yields the score of each of ``requests`` on ``dimension``. ``rows`` [T, F + W] are the
-        columns of all turns of all requests."""
+        """Yields the score of each of ``requests`` on ``dimension``.
+
+        Args:
+            rows: The columns of all turns of all requests, [T, F + W].
+        """
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
         readings = [request.payload for request in requests]
@@ -303,9 +327,12 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns scores [n] on [0, 1] of the dimension ``name``. ``columns`` [n, C]: what the head
-        reads. Of the calibration only the temperature is applied, not the isotonic map and not the
-        threshold."""
+        """Returns scores on [0, 1] of the dimension ``name``, before the isotonic map and the
+        threshold.
+
+        Args:
+            columns: What the head reads, [n, C].
+        """
         return self.heads[name].unit_scores(
             columns, self.config.decode, self.calibration_of(name).temperature
         )
@@ -313,11 +340,14 @@ class LinearJudge(LearnedJudge):
     def _turn_weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
-        """Returns the weight of each turn of all ``requests`` in what the head of ``dimension``
-        reads.
+        """Returns the weight of each turn of all ``requests`` in what a head reads, [T].
 
-        With ``reading: answers`` a whole dialogue is read as its mean answer, or as its worst
-        answer if ``dimension`` is an issue. ``rows``: the columns of all turns.
+        With ``reading: answers``, a dialogue is read as its mean answer, or as its worst answer if
+        the dimension is an issue.
+
+        Args:
+            dimension: The head's dimension.
+            rows: The columns of all turns, [T, F + W].
         """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
@@ -342,9 +372,14 @@ class LinearJudge(LearnedJudge):
     def _distributions(
         self, dimension: Dimension, columns: Floats, chances: Floats
     ) -> npt.NDArray[Any]:
-        """Returns the probability of each level [n, levels]. The result is [n, 0] if the dimension
-        has no levels or the head has no distribution. ``chances``: the scores on [0, 1] after the
-        isotonic map."""
+        """Returns the probability of each level of ``dimension``, [n, levels].
+
+        It is [n, 0] if the dimension has no levels or the head gives no distribution.
+
+        Args:
+            columns: What the head reads, [n, C].
+            chances: The scores on [0, 1] after the isotonic map, [n].
+        """
         head, levels = self.heads[dimension.name], len(dimension.levels)
         spread = self.calibration_of(dimension.name).spread
         distributions: npt.NDArray[Any] = np.zeros((len(columns), 0))
@@ -365,12 +400,17 @@ class LinearJudge(LearnedJudge):
         rows: Floats,
         outputs: Floats,
     ) -> Iterator[Contributions | None]:
-        """Yields the contributions of each of ``requests``: what each turn adds to the output of a
-        linear head, compared with an average turn. Yields None if the request is about a turn from
-        index EXPLAINED_TURNS on.
+        """Yields what each turn adds to the output of a linear head, compared with an average turn.
 
-        ``weights`` and ``rows``: the weights and the columns of all turns of all requests.
-        ``outputs``: the head's output for each request.
+        Args:
+            dimension: The head's dimension.
+            requests: The dialogues.
+            weights: The weight of each turn of all requests, [T].
+            rows: The columns of these turns, [T, F + W].
+            outputs: The head's output for each request, [n].
+
+        Yields:
+            The contributions of a request. None if it is about a turn from EXPLAINED_TURNS on.
         """
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
@@ -404,12 +444,12 @@ class LinearJudge(LearnedJudge):
             yield contributions
 
     def _causes(self, features: Floats, role: int, costs: Floats) -> tuple[Cause, ...]:
-        """Returns the features of a turn that lower the score most. There are at most _MOST_CAUSES.
-        A feature that costs less than a quarter of the largest cost is left out.
+        """Returns the one or two features of a turn that lower the score most, if any.
 
-        ``features``: the turn's values before they are standardised. ``role``: 0 for a user turn, 1
-        for an assistant turn. ``costs``: how much each column of the turn lowers the score. Its
-        features come first, then the entries of its vector.
+        Args:
+            features: The turn's features before they are standardised, [F].
+            role: 0 for a user turn, 1 for an assistant turn.
+            costs: How much each column of the turn lowers the score, [F + W].
         """
         names, means = self.reader.names, self.reader.scale.mean
         largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())

@@ -1,9 +1,7 @@
 """BERT without padding: the texts of a batch are packed into one row.
 
-Positions restart with each text. Attention is computed for all texts of one length at once. The
-token vectors are the same as with transformers, which takes longer to import than this takes for
-ten dialogues.
-"""
+The token vectors are the same as with transformers, which takes longer to import than this takes
+for ten dialogues."""
 
 from __future__ import annotations
 
@@ -23,8 +21,13 @@ PASS_TOKENS = 2048
 
 
 class PackedBert:
-    """A BERT encoder that reads texts without padding. ``weights``: the tensors that transformers
-    saves. They are cast to ``dtype``. ``settings``: the fields of transformers' config.json."""
+    """A BERT encoder that reads a batch of texts without padding.
+
+    Args:
+        weights: The tensors that transformers saves, by name.
+        settings: The fields of transformers' config.json.
+        dtype: The weights are cast to it.
+    """
 
     def __init__(
         self, weights: Mapping[str, Tensor], settings: Any, dtype: torch.dtype
@@ -34,9 +37,12 @@ class PackedBert:
         for name, weight in weights.items():
             self.weights[name] = weight.to(dtype)
 
-    def sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """Returns the sum of the token vectors of each of ``pieces``, [P, H] in fp32. ``pieces``:
-        lists of token ids, sorted by length."""
+    def token_sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the sum of the token vectors of each text, [P, H] in fp32.
+
+        Args:
+            pieces: The token ids of P texts, sorted by length.
+        """
         settings = self.settings
         # The pieces are sorted by length, so texts of one length are together.
         lengths = Counter(map(len, pieces))
@@ -47,13 +53,15 @@ class PackedBert:
             for name in ("word", "token_type", "position")
         )
         vectors = words[list(chain.from_iterable(pieces))] + types[0]
-        vectors = self._norm("embeddings", vectors + places[positions])
+        vectors = self._layer_norm("embeddings", vectors + places[positions])
         for number in range(settings.num_hidden_layers):
             layer = f"encoder.layer.{number}"
             outputs = self._attend(f"{layer}.attention.self", vectors, lengths, sizes)
-            vectors = self._add(f"{layer}.attention.output", outputs, vectors)
-            wide = self._map(f"{layer}.intermediate.dense", vectors)
-            vectors = self._add(f"{layer}.output", functional.gelu(wide), vectors)
+            vectors = self._add_and_norm(f"{layer}.attention.output", outputs, vectors)
+            wide = self._linear(f"{layer}.intermediate.dense", vectors)
+            vectors = self._add_and_norm(
+                f"{layer}.output", functional.gelu(wide), vectors
+            )
         sums = []
         parts = vectors.float().split(sizes)
         for length, part in zip(lengths, parts, strict=True):
@@ -63,13 +71,18 @@ class PackedBert:
     def _attend(
         self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
     ) -> Tensor:
-        """Returns the output [N, H] of one attention layer. ``name``: the layer. ``vectors`` [N,
-        H]: the vectors of all N tokens. ``lengths``: the distinct lengths of texts, in order.
-        ``sizes``: for each length, the number of tokens of all texts with this length."""
+        """Returns the output of one attention layer, [N, H].
+
+        Args:
+            name: The layer.
+            vectors: The vectors of all N tokens, [N, H].
+            lengths: The distinct lengths of texts, in order.
+            sizes: For each length, the number of tokens of all its texts.
+        """
         shape = (len(vectors), self.settings.num_attention_heads, -1)
         parts = []
         for part in ("query", "key", "value"):
-            mapped = self._map(f"{name}.{part}", vectors).view(shape)
+            mapped = self._linear(f"{name}.{part}", vectors).view(shape)
             parts.append(mapped.split(sizes))
         outputs = []
         for length, *groups in zip(lengths, *parts, strict=True):
@@ -80,16 +93,16 @@ class PackedBert:
             outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))
         return torch.cat(outputs)
 
-    def _map(self, name: str, vectors: Tensor) -> Any:
+    def _linear(self, name: str, vectors: Tensor) -> Any:
         weight = self.weights[f"{name}.weight"]
         return functional.linear(vectors, weight, self.weights[f"{name}.bias"])
 
-    def _add(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
-        """Applies the dense layer ``name`` to ``wide`` [N, W], adds ``vectors`` [N, H] and
-        normalises the sum."""
-        return self._norm(name, self._map(f"{name}.dense", wide).add_(vectors))
+    def _add_and_norm(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
+        """Applies the dense layer ``name`` to ``wide``, adds ``vectors`` [N, H] and normalises the
+        sum."""
+        return self._layer_norm(name, self._linear(f"{name}.dense", wide).add_(vectors))
 
-    def _norm(self, name: str, vectors: Tensor) -> Any:
+    def _layer_norm(self, name: str, vectors: Tensor) -> Any:
         weight = self.weights[f"{name}.LayerNorm.weight"]
         bias = self.weights[f"{name}.LayerNorm.bias"]
         epsilon = self.settings.layer_norm_eps

@@ -32,17 +32,16 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 class TurnReading:
     """The features and vectors of a dialogue's T turns, before they are standardised.
 
-    ``roles`` [T]: 0 for a user turn, 1 for an assistant turn. ``measures`` [T, M]: the features
-    that need no reply model. ``features`` [T, F]: ``measures`` and, after ``add_reply_features``,
-    the features of the reply models.
-
-    ``texts`` [T, H]: unit vectors of the turns' texts, or [T, 0] if the judge needs none.
-    ``vectors``: the same as ``texts`` if the heads read vectors of turns, otherwise [T, 0].
-    ``text_vector`` [W]: the vector of the whole dialogue, for ``reading: dialogue``.
-
-    ``weights`` [T]: the weight of each turn in the mean over the turns of its speaker. ``tokens``:
-    the number of tokens of all turns. ``skipped``: how many of the oldest turns are not in these
-    arrays.
+    Attributes:
+        roles: 0 for a user turn, 1 for an assistant turn, [T].
+        measures: The features that need no reply model, [T, M].
+        features: ``measures``, and then the features of the reply models if there are any, [T, F].
+        texts: Unit vectors of the turns' texts, [T, H], or [T, 0] if none are needed.
+        vectors: ``texts`` if the heads read vectors of turns, otherwise [T, 0].
+        weights: The weight of each turn in the mean over its speaker's turns, [T].
+        text_vector: The vector of the whole dialogue, [W], for ``reading: dialogue``.
+        tokens: The number of tokens of all turns.
+        skipped: How many of the oldest turns are not in these arrays.
     """
 
     roles: npt.NDArray[np.int64]
@@ -64,53 +63,64 @@ class TurnReading:
 
 @dataclass(slots=True)
 class TurnScale:
-    """Standardises the features and vectors of turns. User turns (row 0) and assistant turns (row
-    1) have their own means, which come from the training data.
+    """Standardises the features and vectors of turns with means of the training data.
 
-    ``mean`` [2, F] is subtracted from features, and the result is divided by ``deviation`` [2, F].
-    ``centre`` [2, W] is subtracted from vectors. The mean turn is then 0, so a dialogue in which
-    one speaker has no turns is scored as if these were average.
+    Each array has a row for user turns and one for assistant turns.
+
+    Attributes:
+        mean: Is subtracted from features, [2, F].
+        deviation: Features are then divided by it, [2, F].
+        centre: Is subtracted from vectors, [2, W].
     """
 
+    # The mean turn becomes 0, so a speaker without turns counts as average.
     mean: Floats
     deviation: Floats
     centre: Floats
 
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
-        """Returns the scale that changes nothing, for F ``features`` and vectors of ``width``
-        entries."""
+        """Returns the scale that changes nothing.
+
+        Args:
+            features: The number of features.
+            width: The number of entries of a vector.
+        """
         return cls(
             np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
         )
 
     def named_arrays(self) -> dict[str, Floats]:
-        """Returns the arrays to save, by name. Leaves out empty arrays, because safetensors cannot
-        hold them."""
+        """Returns the arrays to save, by name, without empty ones."""
         arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
     def standardise(
         self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
     ) -> Floats:
-        """Returns ``measures`` [T, m], standardised and clipped at ``limit`` standard deviations.
-        ``measures``: the first m features of T turns. ``roles`` [T]: the role of each turn."""
+        """Returns standardised features, [T, m].
+
+        Args:
+            measures: The first m features of T turns, [T, m].
+            roles: 0 for a user turn, 1 for an assistant turn, [T].
+            limit: Clips the result at this many standard deviations.
+        """
         count = measures.shape[1]
         scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
         return scores if limit is None else np.clip(scores, -limit, limit)
 
 
 def join_turns(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
-    """Returns the array ``field`` of all ``readings``, joined along the turns."""
+    """Returns the array named ``field`` of all ``readings``, joined along the turns."""
     return np.concatenate([getattr(reading, field) for reading in readings])
 
 
 class DialogueReader:
-    """Turns dialogues into the columns that the heads of a linear judge read.
+    """Turns dialogues into the columns of numbers that the heads of a linear judge read.
 
-    ``read`` and ``add_reply_features`` compute the features and vectors of turns. ``turn_columns``
-    and ``pool_turns`` turn features and vectors into columns. ``encoder``: the model for the
-    vectors, or None if the judge reads only features of the text.
+    Args:
+        config: The judge's settings.
+        encoder: The model for vectors. None if the judge reads only features of the text.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -136,12 +146,15 @@ class DialogueReader:
 
     @property
     def vector_mask(self) -> npt.NDArray[np.bool_]:
-        """Whether each column [C] is an entry of a vector. The other columns are features."""
+        """Whether each column [C] is an entry of a vector, and not a feature."""
         return np.array([feature is None for feature in self.layout])
 
-    def row_of(self, values: Mapping[str, float]) -> Floats:
-        """Returns one row of columns [C]. ``values``: feature -> the number in the columns of this
-        feature. All other columns are 0."""
+    def feature_row(self, values: Mapping[str, float]) -> Floats:
+        """Returns a row of columns [C] that is 0 except for some features.
+
+        Args:
+            values: Feature -> the number in its columns.
+        """
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
             for feature in self.config.feature_columns[name]:
@@ -151,8 +164,11 @@ class DialogueReader:
     # -- what costs: features and vectors of turns -----------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
-        """Returns the features and vectors of the turns of each of ``dialogues``. Each distinct
-        text is encoded once. ``budget``: the maximum number of padded tokens in a batch."""
+        """Computes the features and vectors of the turns of each of ``dialogues``.
+
+        Args:
+            budget: The maximum number of padded tokens in a batch.
+        """
         starts = [self._count_skipped(dialogue) for dialogue in dialogues]
         spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
         pieces = self._token_pieces([turn.content for span in spans for turn in span])
@@ -176,8 +192,8 @@ class DialogueReader:
         return readings
 
     def _count_skipped(self, dialogue: Dialogue) -> int:
-        """Returns how many of the oldest turns of ``dialogue`` are not read, because it has more
-        than MAX_TURNS turns. The last answer is always read."""
+        """Returns how many of the oldest turns of ``dialogue`` are not read, because it has too
+        many."""
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
@@ -191,9 +207,14 @@ class DialogueReader:
         pieces: Mapping[str, Pieces],
         skipped: int,
     ) -> TurnReading:
-        """Returns the features and vectors of ``turns``. ``surface``: the surface features of each
-        turn. ``vectors`` and ``pieces``: the vector and the token ids of each text. ``skipped``:
-        how many older turns are left out."""
+        """Returns the features and vectors of ``turns``.
+
+        Args:
+            surface: The surface features of each turn, [T, S].
+            vectors: Text -> its vector.
+            pieces: Text -> its token ids.
+            skipped: How many older turns are left out.
+        """
         sides, texts = [], []
         tokens = 0 if self.encoder is not None else len(turns)
         for turn in turns:
@@ -219,9 +240,13 @@ class DialogueReader:
         )
 
     def _turn_weights(self, roles: npt.NDArray[np.int64]) -> Floats:
-        """Returns the weight of each turn in the mean that the heads read. With ``reading:
-        answers`` only the last answer and the user turn before it have a weight. Otherwise all
-        turns of a speaker have the same weight."""
+        """Returns the weight of each turn in the mean over its speaker's turns, [T].
+
+        With ``reading: answers`` only the last answer and the user turn before it have one.
+
+        Args:
+            roles: 0 for a user turn, 1 for an assistant turn, [T].
+        """
         if self.config.reading == "answers":
             return answer_weights(roles, np.flatnonzero(roles == 1)[-1:].tolist())
         weights = np.zeros(len(roles))
@@ -230,7 +255,7 @@ class DialogueReader:
         return weights
 
     def _token_pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Returns the pieces of token ids of each distinct text in ``texts``."""
+        """Returns the token ids of each distinct text in ``texts``, in pieces that fit."""
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
@@ -238,8 +263,12 @@ class DialogueReader:
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
-        """Returns the vector of each text. ``pieces``: the token ids of each text. ``budget``: the
-        maximum number of padded tokens in a batch."""
+        """Returns the vector of each text.
+
+        Args:
+            pieces: Text -> its token ids.
+            budget: The maximum number of padded tokens in a batch.
+        """
         assert self.encoder is not None
         vectors = self.encoder.embed(list(pieces.values()), budget)
         return dict(zip(pieces, vectors, strict=True))
@@ -249,11 +278,11 @@ class DialogueReader:
     def add_reply_features(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
-        """Adds the features of the reply models to ``features`` of each of ``readings``. Does
-        nothing if the judge has no reply models. The models read the turns of all dialogues in one
-        pass.
+        """Adds the features of the reply models, if the judge has any, to each of ``readings``.
 
-        ``half``: the index (0 or 1) of one reply model, for training. None is the mean of both.
+        Args:
+            half: In training, which of the two reply models to use (0 or 1). None is the mean of
+                both.
         """
         if self.reactions is None or not readings:
             return
@@ -269,8 +298,9 @@ class DialogueReader:
             reading.features = np.concatenate(features, axis=1)
 
     def turn_columns(self, readings: Sequence[TurnReading]) -> Floats:
-        """Returns the columns of all turns of ``readings``, [T, F + W]: the standardised features
-        of a turn, then its vector."""
+        """Returns the columns of all turns of ``readings``, [T, F + W].
+
+        They are the standardised features of a turn, then its vector."""
         sides = join_turns(readings, "roles")
         standardised = self.scale.standardise(
             join_turns(readings, "features"), sides, self.config.limit
@@ -281,12 +311,15 @@ class DialogueReader:
     def pool_turns(
         self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
-        """Returns what the heads read of n dialogues, the columns [n, C]. ``readings``: the n
-        dialogues. ``rows`` [T, F + W]: the columns of all their turns. ``weights`` [T]: the weight
-        of each turn.
+        """Returns the columns that the heads read of n dialogues, [n, C].
 
-        The vector of the whole text comes first, if the judge reads it. Then comes the weighted sum
-        of the user turns, and then the weighted sum of the assistant turns.
+        They are the vector of the whole text if it is read, the weighted sum of the user turns, and
+        the weighted sum of the assistant turns.
+
+        Args:
+            readings: The n dialogues.
+            rows: The columns of all their turns, [T, F + W].
+            weights: The weight of each turn, [T].
         """
         sides = join_turns(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
@@ -299,9 +332,14 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight [T] of each turn in the mean of the assistant turns with the indices
-    ``answers``. The last user turn before an answer has the same weight as the answer. ``roles``
-    [T]: 0 for a user turn, 1 for an assistant turn."""
+    """Returns the weight of each turn in the mean of some answers, [T].
+
+    The last user turn before an answer counts as much as the answer.
+
+    Args:
+        roles: 0 for a user turn, 1 for an assistant turn, [T].
+        answers: The indices of the answers.
+    """
     weights = np.zeros(len(roles))
     for answer in answers:
         user_turns = np.flatnonzero(roles[:answer] == 0)
@@ -310,11 +348,8 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
 
 
 def _longest_dialogues(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
-    """Returns for each of ``dialogues`` the longest of them that begins with the same turns.
-
-    When each answer is scored, many dialogues are beginnings of a few long ones. Features then need
-    to be computed only for these.
-    """
+    """Returns for each of ``dialogues`` the longest of them that begins with the same turns."""
+    # When each answer is scored, many dialogues are beginnings of a few long ones.
     longest: dict[int, Dialogue] = {}
     for dialogue in dialogues:
         before = longest.setdefault(id(dialogue.turns[0]), dialogue)

@@ -1,13 +1,8 @@
-"""Scores how the user reacts to an answer, how a user is expected to react, and whether the user's
-next turn follows the answer.
+"""Features of how the user reacts to an answer, is expected to react, and whether the next turn
+follows it.
 
 An answer is good if "Tell me more about that." is a likelier next turn than "That makes no sense."
-This is DIET's idea of follow-ups, with turn vectors instead of a language model. User turns are
-compared with positive and negative reactions. For assistant turns, a small model predicts the
-vector of the next user turn. If the user's real next turn fits this prediction no better than the
-reactions do, the answer probably belongs to another question. The model learns from dialogues
-alone, without ratings, and is cross-fitted over two halves of the training groups.
-"""
+This is DIET's idea of follow-ups, with turn vectors instead of a language model."""
 
 from __future__ import annotations
 
@@ -31,10 +26,12 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a simi
 
 
 class ReplyModel(nn.Module):
-    """A network that predicts the vector of the user's next turn.
+    """A network that predicts the vector of the user's next turn from an assistant turn.
 
-    Its input is an assistant turn, the two turns before it, and the features of the turn. Its
-    output is a unit vector.
+    Args:
+        hidden: The width H of a turn's vector.
+        features: The number F of features of a turn.
+        width: The width of the hidden layer.
     """
 
     def __init__(self, hidden: int, features: int, width: int) -> None:
@@ -57,55 +54,83 @@ class ReplyModel(nn.Module):
     def forward(
         self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
     ) -> Tensor:
-        """Returns the expected replies, unit vectors [..., H]. ``turn``, ``before`` and ``earlier``
-        are the unit vectors [..., H] of a turn and of the two turns before it. ``measures`` [...,
-        F] are the features of the turn."""
+        """Returns the expected replies, unit vectors [..., H].
+
+        Args:
+            turn: The unit vectors of the turns, [..., H].
+            before: The turn before each of them, [..., H].
+            earlier: The turn before that, [..., H].
+            measures: The features of the turns, [..., F].
+        """
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def project_turns(self, vectors: Tensor) -> Tensor:
-        """Maps the vectors of turns [..., H] to the space of the expected replies."""
+        """Maps the ``vectors`` of turns [..., H] to the space of the expected replies."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
-        """Returns the log-likelihood of the turns that really came next, up to a constant.
-        ``expected`` [..., H]: the expected replies. ``turns`` [..., H]: the vectors of the real
-        next turns."""
+        """Returns the log-likelihood of the real next turns, up to a constant, [...].
+
+        Args:
+            expected: The expected replies, [..., H].
+            turns: The vectors of the real next turns, [..., H].
+        """
         return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
     def log_mean_likelihood(self, expected: Tensor, others: Tensor) -> Tensor:
-        """Returns the log of the mean likelihood of N possible next turns, up to the same constant
-        as ``log_likelihood``. ``expected`` [..., H]: the expected replies. ``others`` [N, H]: the
-        vectors of the possible turns."""
+        """Returns the log of the mean likelihood of N possible next turns, [...].
+
+        Args:
+            expected: The expected replies, [..., H].
+            others: The vectors of the possible turns, [N, H].
+        """
         return log_mean_exp(
             expected, self.project_turns(others), self.log_sharpness.exp()
         )
 
 
 def log_mean_exp(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
-    """Returns log(mean(exp(sharpness * cosine))) for each of the unit vectors ``vectors`` [..., H].
-    The mean is over the cosines of the vector to each of the N unit vectors ``others`` [N, H]."""
+    """Returns log(mean(exp(sharpness * cosine))), where the mean is over ``others``, [...].
+
+    Args:
+        vectors: Unit vectors, [..., H].
+        others: N unit vectors to compare them with, [N, H].
+        sharpness: The factor of the cosine.
+    """
     scores = vectors @ others.T * sharpness
     return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
 def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns three arrays [T, H] for the turn vectors ``unit`` [T, H]: the turn, the turn before
-    it, and the turn before that. If a dialogue has no such earlier turn, the turn itself is in its
-    place."""
+    """Returns three arrays [T, H]: each turn, the turn before it, and the turn before that.
+
+    A turn without such an earlier turn has itself in its place.
+
+    Args:
+        unit: The unit vectors of a dialogue's turns, [T, H].
+    """
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
     return unit, before, earlier
 
 
 class Reactions(nn.Module):
-    """Computes, for the turns of a dialogue, how close a user's reaction is to typical positive and
-    negative reactions. For a user turn it takes the turn itself, for an assistant turn the user's
-    next turn as a ReplyModel predicts it.
+    """Computes how close users' reactions are to typical positive and negative reactions.
 
-    Each of the two reply models is trained on one half of the dialogues. ``positive`` [P, H] and
-    ``negative`` [N, H]: the unit vectors of the typical reactions.
+    A user turn is such a reaction. For an assistant turn it is the next user turn that a ReplyModel
+    predicts.
+
+    Args:
+        reactions: The texts of the ``positive`` and ``negative`` reactions, for their number.
+        hidden: The width H of a turn's vector.
+        features: The number F of features of a turn.
+
+    Attributes:
+        models: Two reply models, each trained on one half of the dialogues.
+        positive: Unit vectors of the positive reactions, [P, H].
+        negative: Unit vectors of the negative reactions, [N, H].
     """
 
     positive: Tensor
@@ -134,13 +159,17 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns the features REACTION_NAMES of each turn, one array [T, 3] per dialogue.
-        ``expected_reaction`` is 0 for user turns. ``reaction`` and ``follows_answer`` are 0 for
-        assistant turns. The models read all dialogues in one pass.
+        """Returns ``reaction``, ``expected_reaction`` and ``follows_answer`` of each turn.
 
-        ``units``: the unit vectors [T, H] of each dialogue's turns. ``roles``: the roles [T] of
-        each dialogue's turns. ``measures`` [N, F]: the features of the N turns of all dialogues.
-        ``half``: the index (0 or 1) of one reply model, for training. None is the mean of both.
+        Args:
+            units: Unit vectors of each dialogue's turns, [T, H].
+            measures: The features of the turns of all dialogues, [N, F].
+            roles: Each dialogue's roles, 0 for user and 1 for assistant, [T].
+            half: In training, which of the two reply models to use (0 or 1). None is the mean of
+                both.
+
+        Returns:
+            [T, 3] for each dialogue. A feature is 0 for turns that it does not apply to.
         """
         contexts = [
             turns_with_context(torch.from_numpy(unit).float()) for unit in units
@@ -182,8 +211,7 @@ class Reactions(nn.Module):
         return np.split(columns, ends[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the tensors to save, by name. Those of the reply models are in half precision.
-        This loses nothing, because training has rounded them already."""
+        """Returns the tensors to save, by name. The reply models are in half precision."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")
@@ -199,9 +227,17 @@ class Reactions(nn.Module):
         tensors: Mapping[str, Tensor],
         path: Path,
     ) -> Reactions:
-        """Returns the reactions that are saved as ``tensors`` in the file ``path``. ``texts``: the
-        positive and negative reactions. ``hidden`` and ``features``: the sizes H and F. Raises
-        JudgeLoadError if the tensors do not fit these sizes."""
+        """Returns the reactions that are saved as ``tensors``.
+
+        Args:
+            texts: The texts of the positive and negative reactions.
+            hidden: The width H of a turn's vector.
+            features: The number F of features of a turn.
+            path: The file of the tensors, named in errors.
+
+        Raises:
+            JudgeLoadError: The tensors do not fit these sizes.
+        """
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
             reactions = cls(texts, hidden, features)

@@ -271,7 +271,7 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
         rows[list(dialogue.assistant_turns)].mean(axis=0),
     ]
     assert columns == pytest.approx(np.concatenate(by_hand), abs=1e-5)
-    named = made.reader.row_of({"user.question": 2.0, "log_words": 1.0})
+    named = made.reader.feature_row({"user.question": 2.0, "log_words": 1.0})
     assert np.flatnonzero(named).tolist() == [0, 1, 34] and named[:2].tolist() == [1, 2]
 
 

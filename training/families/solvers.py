@@ -94,14 +94,14 @@ def fit_head(
     labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
-    is_feature = reader.row_of(dict.fromkeys(config.features, 1.0)) > 0
+    is_feature = reader.feature_row(dict.fromkeys(config.features, 1.0)) > 0
     scale = scale * (reader.vector_mask | is_feature)
     head = config.head_name(dimension.kind)
     if head == "mlp_classifier":
         return _fit_mlp(labelled, scale, settings, seed)
     scale = scale * np.where(reader.vector_mask, settings["share"], 1.0)
     if head == "ridge":
-        priors = reader.row_of(config.prior_weights.get(name, {}))
+        priors = reader.feature_row(config.prior_weights.get(name, {}))
         weights, bias = _fit_ridge(
             labelled, scale, settings["alpha"], config.stretch, priors
         )

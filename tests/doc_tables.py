@@ -4,10 +4,9 @@
     python tests/doc_tables.py take RUN [NAME=JUDGE ...]  # figures of a `medal benchmark` run first
     python tests/doc_tables.py languages RUN [NAME=JUDGE ...]  # ρ of a set of languages, likewise
 
-(``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv as
-it is, or what a function of TABLES makes of files; tests/test_site.py compares. ``take`` puts what
-RUN/tables/figures.csv says of overall quality into overall.csv, a judge under the name that the
-tables have for it; ``languages`` what RUN/tables/languages.csv says of each into fed_languages.csv.
+(``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv, or
+what a function of TABLES makes of files. ``take`` puts overall quality from RUN/tables/figures.csv
+into overall.csv; ``languages`` puts RUN/tables/languages.csv into fed_languages.csv.
 """
 
 import csv
@@ -29,7 +28,7 @@ SETS = {
     "dstc9 test without overlaps": "dstc9 test",
     "conture": "ConTurE",
 }
-# What README adds to a judge's name, for who meets it there first.
+# What README adds to a judge's name.
 ABOUT = {
     "`boxed`": "`boxed` (22M)",
     "`human_embedded`": "`human_embedded` (22M)",
@@ -236,8 +235,7 @@ def take(run: Path, names: dict[str, str]) -> None:
 
 
 def take_languages(run: Path, names: dict[str, str]) -> None:
-    """Put ρ in each language of ``run``'s translations of FED into fed_languages.csv, for ``names``
-    alone."""
+    """Put ρ in each language of ``run``'s translations of FED into fed_languages.csv."""
     kept = [
         line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()
     ]

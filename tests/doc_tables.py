@@ -4,7 +4,7 @@
     python tests/doc_tables.py take RUN [NAME=JUDGE ...]  # figures of a `medal benchmark` run first
     python tests/doc_tables.py languages RUN [NAME=JUDGE ...]  # ρ of a set of languages, likewise
 
-(``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv, or
+Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` is NAME.csv, or
 what a function of TABLES makes of files. ``take`` puts overall quality from RUN/tables/figures.csv
 into overall.csv; ``languages`` puts RUN/tables/languages.csv into fed_languages.csv.
 """

@@ -32,37 +32,34 @@ class LinearConfig(TrainedConfig):
             ``embedded:`` name.
         base_revision: The revision of a Hub id.
         max_tokens: A longer text is encoded in pieces of at most this many tokens.
-        reading: What a head reads. ``turns``: the mean user turn and the mean assistant turn.
-            ``dialogue``: one vector of the whole text, and the mean features of both speakers
-            (ORALIS, section 4.4). ``answers``: an answer and the user turn before it. A dialogue is
-            then scored by its mean answer, or by its worst answer if the dimension is an issue.
+        reading: What heads read: the mean turn of each speaker (``turns``), the ``dialogue`` as one
+            text, or ``answers``, each with the user turn before it.
         vectors: Whether heads also read vectors of texts.
-        features: Names of base/turn_features.py, for the turns of both speakers. ``user.NAME`` or
-            ``assistant.NAME`` is for one.
+        features: Names of base/turn_features.py. ``NAME`` is for the turns of both speakers,
+            ``user.NAME`` or ``assistant.NAME`` for one.
         limit: Features are clipped at this many standard deviations.
-        reply: Typical ``positive`` and ``negative`` reactions of users. They allow the features
+        reply: Typical ``positive`` and ``negative`` reactions of users, for the features
             ``reaction``, ``expected_reaction`` and ``follows_answer``.
-        head: ``ridge``, ``logistic`` or ``mlp_classifier``. The default is logistic for a binary
-            dimension, and ridge for any other.
-        grid: A setting of the head -> the values to try, in all combinations. Ridge and logistic
-            heads have ``alpha`` (the penalty) and ``share`` (how much a vector counts relative to a
-            feature). An MLP has the settings of scikit-learn's MLPClassifier, and ``classes``, its
-            highest class (always 1 for a binary dimension).
-        stretch: Whether to widen a ridge head's scores to the standard deviation of the labels. The
-            penalty shrinks them.
+        head: ``ridge``, ``logistic`` or ``mlp_classifier``. By default logistic for a binary
+            dimension, otherwise ridge.
+        grid: A setting of the head -> the values to try. It is ``alpha`` (penalty) or ``share``
+            (weight of vectors). For an MLP it is a setting of scikit-learn's MLPClassifier or
+            ``classes`` (the highest class).
+        stretch: Whether to widen a ridge head's scores to the standard deviation of the labels.
         prior_weights: Dimension -> feature -> a weight to add to the fitted one, in standard
             deviations of the score. Needs ``stretch``.
         offsets: Dimension -> language -> what to add to a ridge head's score, as a share of the
-            scale. It makes up for translation. The judge supports these languages.
+            scale. The judge supports these languages.
         decode: Whether an MLP's score is its ``expected`` class or its likeliest one (``argmax``).
-        fold_by: What cross-validation holds out: a fifth of the dialogues (``conversation``) or one
-            chatbot (``chatbot``). Without validation rows it chooses among ``grid``.
+        fold_by: What cross-validation holds out to choose from ``grid``: a fifth of the dialogues
+            (``conversation``) or one ``chatbot``.
     """
 
     family: Literal["linear"] = "linear"
     base: str = "embedded:minilm"
     base_revision: str | None = None
     max_tokens: int = Field(default=256, ge=8)
+    # With answers, a dialogue is its mean answer, or its worst one if the dimension is an issue.
     reading: Literal["turns", "dialogue", "answers"] = "turns"
     vectors: bool = True
     features: tuple[str, ...] = USUAL_FEATURES

@@ -54,7 +54,7 @@ class TurnReading:
     tokens: int = 0
     skipped: int = 0
 
-    def weighted_turns(self) -> TurnReading:
+    def drop_unweighted_turns(self) -> TurnReading:
         """Returns a copy with only those turns whose weight is not 0."""
         rows = np.flatnonzero(self.weights)
         names = ("roles", "measures", "features", "texts", "vectors", "weights")

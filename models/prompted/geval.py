@@ -183,10 +183,9 @@ class GPTScoreConfig(BasePromptedConfig):
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """GPTScore: the score is the likelihood of "Yes" as the answer to a question.
+    """GPTScore: the score is the likelihood of "Yes" as the answer to a question per dimension.
 
-    There is one question for each dimension. ``raw`` in ``details`` is the mean log-probability per
-    token of "Yes". The score is exp(raw), mapped from [0, 1] to the scale of the dimension."""
+    It is exp(raw) on the dimension's scale, where ``raw`` is the mean log-probability per token."""
 
     family = "gptscore"
     config_class = GPTScoreConfig

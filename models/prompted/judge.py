@@ -302,6 +302,7 @@ class BasePromptedJudge(Judge):
     def messages(
         self, request: ScoreRequest, question: PromptQuestion
     ) -> tuple[Message, ...]:
+        """Returns the messages that ask ``question`` about ``request``."""
         view: PromptView = request.payload
         if question.index not in view.rendered:
             view.rendered[question.index] = self.builder_for(request).messages(

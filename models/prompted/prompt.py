@@ -164,6 +164,7 @@ class Prompt(Config):
 
 @lru_cache(maxsize=1024)
 def compile_template(text: str) -> Template:
+    """Returns the jinja2 template with this ``text``. It runs in a sandbox."""
     return _ENVIRONMENT.from_string(text)
 
 

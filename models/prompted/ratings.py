@@ -45,10 +45,11 @@ class Ratings:
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension`` as ratings, or 1 to ``points``.
+        """Returns the ratings to ask for: the whole numbers on the scale of ``dimension``, at most
+        eleven.
 
-        The latter are evenly spaced over the scale. They stand for a scale with more than eleven
-        whole numbers or with negative or fractional ends, and for a continuous scale with two."""
+        A scale that has more, or negative or fractional ends, or is continuous with two, gets 1 to
+        ``points`` instead, evenly spaced over it."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.

@@ -144,7 +144,7 @@ def _read_turns(
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
         # The other turns of long dialogues would fill the memory.
-        readings = [reading.weighted_turns() for reading in readings]
+        readings = [reading.drop_unweighted_turns() for reading in readings]
     return readings
 
 

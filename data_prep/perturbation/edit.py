@@ -1,9 +1,8 @@
-"""Tools to edit a dialogue: words and sentences of a text, the sentence tables, donors (turns of
+"""Tools to edit a dialogue: words and sentences of a text, tables of sentences, donors (turns of
 other conversations), and ``Edit``, one issue in one dialogue.
 
-The tables are YAML files in configs/perturbation/. Each table is split over train, val and test,
-so that a judge cannot score well by memorising it: no entry, in no language, is in two splits.
-"""
+The tables are YAML files in configs/perturbation/. No entry is in two splits, in any language, so
+that a judge cannot score well by memorising sentences."""
 
 from __future__ import annotations
 
@@ -61,13 +60,13 @@ def has_words(text: str, lang: str, count: float) -> bool:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits ``text`` at final punctuation and line breaks, and returns the parts."""
+    """Returns the sentences of ``text``, split at final punctuation and line breaks."""
     return [part.strip() for part in _BOUNDARY.split(text) if part.strip()]
 
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
-    """Returns the words of ``texts`` with at least four letters. In Chinese and Japanese it returns
-    all pairs of neighbouring characters."""
+    """Returns the words of ``texts`` with at least four letters. In Chinese and Japanese
+    (``lang``), returns all pairs of neighbouring characters."""
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang not in _NO_SPACES:
         return {word for word in words if len(word) >= 4}
@@ -78,9 +77,9 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def match_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` in lower case if the text ``like`` has no capitals, and without its full
-    stop if ``like`` ends without one. Otherwise an inserted sentence could be recognised by its
-    style."""
+    """Returns ``sentence`` in lower case if ``like`` has no capitals, and without its full stop if
+    ``like`` ends without one."""
+    # Otherwise an inserted sentence could be recognised by its style.
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
     if like.strip() and not _END.search(like):
@@ -94,9 +93,12 @@ def insert_sentence(
     position: float,
     lang: str,
 ) -> str:
-    """Returns ``text`` with ``sentence`` inserted between two of its sentences, at its begin or at
-    its end. ``position`` is from 0 (begin) to 1 (end), counted in sentences: 0.5 is after half of
-    them. The style of ``sentence`` is adapted to ``text``. Both are in the language ``lang``."""
+    """Returns ``text`` with ``sentence`` inserted, in the style of ``text``.
+
+    Args:
+        position: From 0 (begin) to 1 (end), counted in sentences.
+        lang: The language of both texts.
+    """
     text = text.strip()
     if not text:
         return sentence
@@ -119,9 +121,13 @@ def append_sentence(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` followed by ``right``, both in the language ``lang``. With ``line_end`` they
-    are on two lines. Otherwise they are on one line, and ``left`` gets a full stop if it ends
-    without punctuation."""
+    """Returns ``left`` followed by ``right``.
+
+    Args:
+        lang: The language of both texts.
+        line_end: Whether to put them on two lines. On one line, ``left`` gets a full stop if it has
+            no final punctuation.
+    """
     left = left.rstrip()
     right = right.lstrip()
     if not left or not right:
@@ -134,18 +140,23 @@ def append_sentence(
 
 
 def join_sentences(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts``, texts in the language ``lang``, as one text. Each part except the last
-    gets a full stop if it ends without punctuation."""
+    """Returns ``parts``, texts in the language ``lang``, as one text, with full stops between them
+    where punctuation is missing."""
     text = ""
     for part in parts:
         text = append_sentence(text, part, lang)
     return text
 
 
-def table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
+def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
     """Returns the entries of the sentence table ``table`` in the language ``lang`` that belong to
-    ``split``. An entry is a text, a list or a mapping, depending on the table. Returns an empty
-    tuple if the table lacks the language."""
+    ``split``.
+
+    An entry is a text, a list or a mapping, depending on the table.
+
+    Args:
+        table: The name of a file in configs/perturbation/, such as ``neutral``.
+    """
     return _split_table(table).get((lang, split), ())
 
 
@@ -161,8 +172,7 @@ def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def load_table(table: str) -> Mapping[str, Any]:
-    """Returns the table ``nonsense`` (syllables) or ``small_changes``. Unlike the other tables,
-    these two have no splits."""
+    """Returns the table ``nonsense`` (syllables) or ``small_changes``, which have no splits."""
     return read_yaml(f"perturbation/{table}")
 
 
@@ -178,20 +188,24 @@ def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
     return pairs
 
 
-def with_contents(
+def with_new_texts(
     dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
 ) -> Dialogue:
-    """Returns ``dialogue`` with other texts in some turns. ``contents`` maps a turn index to the
-    new text. Indices are counted from the turn ``start``."""
+    """Returns ``dialogue`` with new texts in some turns.
+
+    Args:
+        contents: Turn index -> new text.
+        start: The turn with the index 0.
+    """
     turns = list(dialogue.turns)
     for i, content in contents.items():
         turns[start + i] = Turn(turns[start + i].role, content)
     return replace(dialogue, turns=tuple(turns))
 
 
-def slot_variants(text: str) -> tuple[str, str]:
-    """Returns two versions of ``text``, in which ``[sound|faulty]`` marks alternatives. The first
-    has all sound alternatives, the second all faulty ones."""
+def sound_and_faulty(text: str) -> tuple[str, str]:
+    """Returns two versions of ``text``, where ``[sound|faulty]`` marks alternatives: with all sound
+    ones, and with all faulty ones."""
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
@@ -205,15 +219,18 @@ def stable_hash(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Donors:
-    """Assistant turns of other conversations, whose text edits use. ``turns`` maps a language to
-    (group, text) pairs, the shortest text first. The group names the conversation."""
+    """Assistant turns of other conversations, whose text is put into a dialogue.
+
+    Attributes:
+        turns: Language -> (group, text) pairs, the shortest text first. A group is a conversation.
+    """
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def from_rows(cls, rows: Iterable[LabelledDialogue]) -> Donors:
         """Returns the donors in ``rows``: assistant turns of at least five words, except the first
-        and the last of each dialogue. The order of ``rows`` does not matter."""
+        and the last of each dialogue."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
@@ -234,10 +251,14 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns the text of a random donor turn of about ``length`` characters, in the language
-        of ``edit``. ``accept`` is called with a text and says whether it may be used. Turns of the
-        edited conversation are never used. Returns None if no turn was accepted in a fixed number
-        of draws."""
+        """Returns the text of a random turn of another conversation, or None if no drawn turn is
+        accepted.
+
+        Args:
+            edit: Gives the language, the random numbers and the conversation to avoid.
+            length: Approximate length in characters.
+            accept: Says whether a text may be used.
+        """
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -260,13 +281,20 @@ class CannotInject(Exception):
 
 @dataclass
 class Edit:
-    """An issue to put into ``dialogue``. The edit makes two versions: one with the issue, and a
-    control version that is as similar as possible but lacks the issue.
+    """An issue to put into ``dialogue``: one version has it, and a similar control version lacks
+    it.
 
-    ``injected`` and ``control`` map a turn index to the new text in each version. Both edit the
-    same turns. ``touched`` has the indices of the assistant turns with the issue. ``how`` names the
-    method. ``strength`` is from 1 to 3. ``split`` says which part of the sentence tables to use.
-    ``group`` names the conversation, whose turns are not used as donors.
+    Attributes:
+        dialogue: The original.
+        strength: From 1 to 3.
+        rng: Makes all random choices.
+        donors: Turns of other conversations, whose text may be used.
+        split: Which part of the sentence tables to use.
+        group: The conversation, whose turns are not used as donors.
+        injected: Turn index -> new text in the version with the issue.
+        control: Turn index -> new text in the control, for the same turns.
+        touched: Indices of the assistant turns with the issue.
+        how: The name of the method.
     """
 
     dialogue: Dialogue
@@ -285,9 +313,9 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the sentence table ``name`` for the language of the dialogue and
-        the split of the edit. Raises CannotInject if there are none."""
-        if not (table := table_entries(name, self.lang, self.split)):
+        """Returns the entries of the sentence table ``name`` for this language and split. Raises
+        CannotInject if there are none."""
+        if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
@@ -298,8 +326,15 @@ class Edit:
         need: int = 0,
         why: str = "no assistant turn with words",
     ) -> list[int]:
-        """Returns the indices of the assistant turns with at least ``words`` words. If fewer than
-        ``need`` turns have so many, raises CannotInject with the message ``why``."""
+        """Returns the indices of the assistant turns with at least ``words`` words.
+
+        Args:
+            need: The minimum number of such turns.
+            why: The message if there are fewer.
+
+        Raises:
+            CannotInject: There are fewer than ``need``.
+        """
         turns = self.dialogue.assistant_turns
         answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
         if len(answers) < need:
@@ -307,16 +342,15 @@ class Edit:
         return answers
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """Draws ``count`` different items of ``options``, and returns them in the order of
-        ``options``. Returns all items if there are fewer."""
+        """Returns ``count`` random items of ``options`` in their order, all if there are fewer."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
     def choose(self, options: Sequence[T]) -> T:
-        """Draws one of ``options``."""
+        """Returns a random item of ``options``."""
         return options[int(self.rng.integers(len(options)))]
 
-    def flip(self) -> bool:
+    def flip_coin(self) -> bool:
         """Returns True or False at random, with equal probability."""
         return bool(self.rng.random() < 0.5)
 
@@ -326,6 +360,8 @@ class Edit:
         injected: str,
         control: str,
     ) -> None:
+        """Sets the new text of the turn ``turn`` in the version with the issue (``injected``) and
+        in the control."""
         self.injected[turn] = injected
         self.control[turn] = control
 
@@ -336,16 +372,23 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Inserts one sentence into each version of the turn ``turn``: ``injected`` into the
-        version with the issue, ``control`` into the control. ``position`` is from 0 (begin) to 1
-        (end)."""
+        """Inserts a sentence into the turn ``turn``: ``injected`` into the version with the issue,
+        ``control`` into the control.
+
+        Args:
+            position: From 0 (begin) to 1 (end).
+        """
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
             contents[turn] = insert_sentence(before, sentence, position, self.lang)
 
     def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
-        """Records the method ``how`` and the turns ``touched`` that have the issue (default: all
-        edited turns). Raises CannotInject if the two versions of such a turn are equal."""
+        """Sets the method ``how`` and the indices ``touched`` of turns with the issue (default: all
+        edited turns).
+
+        Raises:
+            CannotInject: The two versions of such a turn are equal.
+        """
         self.how = how
         if touched is None:
             touched = self.injected
@@ -354,15 +397,22 @@ class Edit:
             if self.injected[turn] == self.control[turn]:
                 raise CannotInject("the edit would change nothing")
 
-    def neutral_sentences(
+    def draw_neutral_sentences(
         self,
         length: int,
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns one to ``limit`` neutral sentences, whose total length is about ``length``
-        characters. Leaves out sentences in ``used`` and sentences that are a turn of the dialogue.
-        Raises CannotInject if no sentence is left."""
+        """Returns random neutral sentences, none of which is a turn of the dialogue.
+
+        Args:
+            length: Approximate total length in characters.
+            used: Sentences to leave out.
+            limit: The maximum number of sentences.
+
+        Raises:
+            CannotInject: No sentence is left.
+        """
         present = {*used, *self.texts}
         free = [text for text in self.table_entries("neutral") if text not in present]
         if not free:
@@ -397,7 +447,7 @@ class Edit:
         return str(pattern.sub(synonym, text, count=1))
 
     def _add_typo(self, text: str) -> str:
-        """Swaps two neighbouring letters within one long word of ``text``."""
+        """Returns ``text`` with two neighbouring letters of a long word exchanged."""
         words = text.split(" ")
         long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
         if self.lang == "zh" or not long:
@@ -409,7 +459,7 @@ class Edit:
         return " ".join(words)
 
     def _add_filler(self, text: str) -> str:
-        """Puts a filler such as "Well," before ``text``, if the language has fillers."""
+        """Returns ``text`` after a filler such as "Well,", if the language has fillers."""
         fillers = load_table("small_changes").get(self.lang, {}).get("fillers", [])
         if not fillers:
             return text

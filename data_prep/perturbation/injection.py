@@ -43,11 +43,11 @@ from medal_judges.data_prep.perturbation.edit import (
     join_texts,
     load_table,
     match_style,
-    slot_variants,
+    sentence_table_entries,
+    sound_and_faulty,
     split_sentences,
     stable_hash,
-    table_entries,
-    with_contents,
+    with_new_texts,
     word_pattern,
 )
 from medal_judges.errors import ConfigError
@@ -78,8 +78,12 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """Counts of an injection run. ``injected`` maps an issue to its number of pairs. ``refused``
-    maps an issue to the reasons why dialogues cannot carry it, each with a number of dialogues."""
+    """Counts of an injection run.
+
+    Attributes:
+        injected: Issue -> number of pairs.
+        refused: Issue -> reason why a dialogue cannot carry it -> number of dialogues.
+    """
 
     injected: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(
@@ -87,8 +91,8 @@ class InjectionCounts:
     )
 
     def summary_lines(self) -> list[str]:
-        """Returns one text for each issue: the number of pairs, the number of dialogues that cannot
-        carry the issue, and the most frequent reason."""
+        """Returns a text for each issue: how many pairs there are, and how many dialogues cannot
+        carry it, with the most frequent reason."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -99,7 +103,7 @@ class InjectionCounts:
         return lines
 
 
-def injected_rows(
+def inject_issues(
     dialogues: Iterable[LabelledDialogue],
     *,
     seed: int,
@@ -109,20 +113,22 @@ def injected_rows(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Yields rows with known labels, made from ``dialogues``. The clean rows are first. Then, for
-    each of ``issues``, pairs follow: a row with the issue, and its control without the issue.
+    """Yields rows with known labels, made by injecting issues into ``dialogues``.
 
-    ``per_issue`` is the number of pairs for each issue (None: as many as there are suitable
-    dialogues). Dialogues and strengths are drawn at random. ``clean_count`` is the number of clean
-    rows (None: ``per_issue``). The same ``seed`` gives the same rows, whatever the order of
-    ``dialogues``. ``split`` says which part of the sentence tables to use, and is the split of the
-    rows. Rows also use text of other conversations in ``dialogues``, so pass conversations of one
-    split only. ``counts``, if given, is updated.
+    First come clean rows, with label 0 for every issue. Then pairs follow: a row with an issue, and
+    its control, both with label 0 for issues that the edit cannot cause.
 
-    A clean row has label 0 for every issue, which only means that no issue was injected. A pair has
-    a label for its issue, 1 in the injected row and 0 in the control. Both rows also have label 0
-    for the issues in ``UNTOUCHED``, which the edit cannot cause. Raises ConfigError if an issue is
-    unknown.
+    Args:
+        dialogues: Conversations of one split only, because rows also use text of the others.
+        seed: The same seed gives the same rows, whatever the order of ``dialogues``.
+        per_issue: The number of pairs for each issue (None: as many as possible).
+        clean_count: The number of clean rows (None: ``per_issue``).
+        issues: The issues to inject.
+        split: The split of the rows, and the part of the sentence tables to use.
+        counts: Updated, if given.
+
+    Raises:
+        ConfigError: An issue is unknown.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
@@ -182,14 +188,20 @@ def inject_pair(
     donors: Donors,
     split: Split,
 ) -> list[LabelledDialogue]:
-    """Returns two rows made from ``row``. The first has ``issue`` injected at ``strength`` (1 to
-    3). The second is its control, with a harmless edit in the same turns. ``rng`` makes all random
-    choices. New text comes from ``donors``, and from the part ``split`` of the sentence tables.
+    """Returns two rows made from ``row``: with ``issue`` injected, and a control with a harmless
+    edit in the same turns.
 
-    Both rows have labels for ``issue`` and for ``UNTOUCHED[issue]`` only. Of other issues nothing
-    is known. ``extra["planted"]`` has the assistant turns with the issue (``turns``), the method
-    (``how``) and an id that both rows share (``pair``). Raises CannotInject if the dialogue cannot
-    carry the issue.
+    Both have labels only for the issue and for issues that the edit cannot cause.
+    ``extra["planted"]`` says what was done.
+
+    Args:
+        strength: From 1 to 3.
+        rng: Makes all random choices.
+        donors: Turns of other conversations, whose text may be used.
+        split: Which part of the sentence tables to use.
+
+    Raises:
+        CannotInject: The dialogue cannot carry the issue.
     """
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
@@ -221,10 +233,14 @@ def _labelled_row(
     split: Split,
     planted: Mapping[str, object],
 ) -> LabelledDialogue:
-    """Returns a copy of ``row`` with a new id, new texts and ``labels``. ``contents`` maps a turn
-    index to the new text of this turn. ``planted`` is stored in ``extra``."""
+    """Returns a copy of ``row`` with the new ``id``, ``split`` and ``labels`` (issue -> 0 or 1).
+
+    Args:
+        contents: Turn index -> new text.
+        planted: What was done, for ``extra``.
+    """
     return LabelledDialogue(
-        dialogue=replace(with_contents(row.dialogue, contents), id=id),
+        dialogue=replace(with_new_texts(row.dialogue, contents), id=id),
         labels={name: (value,) for name, value in labels.items()},
         scales=dict.fromkeys(labels, (0.0, 1.0)),
         split=split,
@@ -238,14 +254,14 @@ def _labelled_row(
 
 def apply_issue(issue: str, edit: Edit) -> None:
     """Fills ``edit`` with the two versions for ``issue``. Raises CannotInject if the dialogue
-    cannot carry the issue."""
+    cannot carry it."""
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
         "repetitive": _inject_repetition,
         "irrelevant": _inject_irrelevance,
         "incoherent": _inject_incoherence,
-        "uninterpretable": _inject_garbling,
+        "uninterpretable": _garble_answers,
         "lacks_empathy": _inject_coldness,
         "unsafe": partial(_inject_statements, table="unsafe"),
         "nonfactual": partial(_inject_statements, table="facts"),
@@ -254,20 +270,20 @@ def apply_issue(issue: str, edit: Edit) -> None:
     edits[issue](edit)
 
 
-def _answer_count(edit: Edit) -> int:
-    """Draws how many whole answers to change: one below strength 3, otherwise two or three."""
+def _draw_answer_count(edit: Edit) -> int:
+    """Draws how many whole answers to change: two or three at strength 3, otherwise one."""
     if edit.strength < 3:
         return 1
-    return 2 + int(edit.flip())
+    return 2 + int(edit.flip_coin())
 
 
 def _inject_statements(edit: Edit, table: str) -> None:
-    """Injects nonfactual, lacks_commonsense or unsafe: inserts ``strength`` sentences of ``table``.
-    They are faulty in the injected version and sound in the control."""
+    """Injects nonfactual, lacks_commonsense or unsafe: inserts ``strength`` sentences of ``table``,
+    faulty in the version with the issue and sound in the control."""
     turns = edit.answer_indices(need=1)
     chosen = edit.sample(turns, edit.strength)
     statements = edit.sample(edit.table_entries(table), edit.strength)
-    _insert_variants(edit, chosen, [slot_variants(s) for s in statements], table)
+    _insert_variants(edit, chosen, [sound_and_faulty(s) for s in statements], table)
 
 
 def _insert_variants(
@@ -276,11 +292,14 @@ def _insert_variants(
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts one of each pair (sound, faulty) in ``sentences`` into a turn: the faulty sentence
-    into the injected version, the sound one into the control, at the same position. The pairs are
-    dealt out to ``turns`` in rotation."""
+    """Inserts ``sentences`` into ``turns``, in rotation.
+
+    Args:
+        sentences: (sound, faulty) pairs. The faulty one is for the version with the issue.
+        how: The name of the method.
+    """
     for number, (sound, faulty) in enumerate(sentences):
-        opener = edit.choose(edit.table_entries("openers")) if edit.flip() else ""
+        opener = edit.choose(edit.table_entries("openers")) if edit.flip_coin() else ""
         position = float(edit.rng.random())
         injected = join_sentences([opener, faulty], edit.lang)
         control = join_sentences([opener, sound], edit.lang)
@@ -311,8 +330,7 @@ def _inject_coldness(edit: Edit) -> None:
 
 
 def _inject_repetition(edit: Edit) -> None:
-    """Injects repetitive: one repeated sentence at strength 1, otherwise repeated answers. The
-    control may be off topic, but repeats nothing."""
+    """Injects repetitive: a repeated sentence at strength 1, otherwise repeated answers."""
     why = f"no answer of {_WORDS} words that could be repeated"
     sources = edit.answer_indices(_WORDS, need=1, why=why)
     if edit.strength > 1:
@@ -322,14 +340,14 @@ def _inject_repetition(edit: Edit) -> None:
 
 
 def _repeat_answer(edit: Edit, sources: list[int]) -> None:
-    """Replaces one or more answers by the same earlier answer (strength 2 and 3)."""
+    """Replaces one or more answers by the same earlier answer, one of the turns ``sources``."""
     texts = edit.texts
     later: dict[int, list[int]] = {}
     for source in sources:
         later[source] = [
             i for i in edit.answer_indices() if i > source and texts[i] != texts[source]
         ]
-    count = _answer_count(edit)
+    count = _draw_answer_count(edit)
     options = [source for source in sources if len(later[source]) >= min(count, 2)]
     if not options:
         raise CannotInject(
@@ -337,13 +355,14 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
         )
     source = edit.choose(options)
     for target in edit.sample(later[source], count):
-        control = _control_text(edit, texts[source], list(edit.control.values()))
+        control = _draw_control_text(edit, texts[source], list(edit.control.values()))
         edit.replace_turn(target, texts[source], control)
     edit.finish("answer")
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
-    """Inserts a sentence of an answer again, into the same answer or a later one (strength 1)."""
+    """Inserts a sentence of an answer, one of the turns ``sources``, again into it or a later
+    answer."""
     texts = edit.texts
     source = edit.choose(sources)
     target = edit.choose([i for i in edit.answer_indices() if i >= source])
@@ -353,7 +372,7 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
         if has_words(part, edit.lang, _WORDS)
     ]
     again = edit.choose(parts) if parts else texts[source]
-    control = _control_text(edit, again, [])
+    control = _draw_control_text(edit, again, [])
     position = edit.choose([0.0, 1.0])
     if target != source:
         edit.insert_sentences(target, again, control, position)
@@ -370,9 +389,9 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
     edit.finish("sentence")
 
 
-def _control_text(edit: Edit, like: str, used: list[str]) -> str:
-    """Returns a text about as long as ``like``, for the control. It is one sentence if ``like`` is
-    one. No sentence of it is in the dialogue or in ``used``."""
+def _draw_control_text(edit: Edit, like: str, used: list[str]) -> str:
+    """Returns a random text about as long as ``like``, for the control. No sentence of it is in the
+    dialogue or in ``used``."""
     length = len(like)
     is_sentence = len(split_sentences(like)) == 1
     present: set[str] = set()
@@ -387,19 +406,19 @@ def _control_text(edit: Edit, like: str, used: list[str]) -> str:
     donor = edit.donors.draw_turn(edit, length, fresh)
     if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
         return donor
-    return join_sentences(edit.neutral_sentences(length, present), edit.lang)
+    return join_sentences(edit.draw_neutral_sentences(length, present), edit.lang)
 
 
 def _inject_irrelevance(edit: Edit) -> None:
-    """Injects irrelevant. Strength 1 inserts an off-topic sentence. Otherwise answers are replaced
-    by turns of other conversations that share no content word with the turns around the answer."""
+    """Injects irrelevant: an off-topic sentence at strength 1, otherwise turns of other
+    conversations in place of answers."""
     if edit.strength == 1:
         _inject_off_topic(edit)
         return
     turns = [i for i in edit.answer_indices(_WORDS) if i > 0]
     if not turns:
         raise CannotInject(f"no answer of {_WORDS} words to replace")
-    count = _answer_count(edit)
+    count = _draw_answer_count(edit)
     if len(turns) < min(count, 2):
         raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
     # Prefer answers like the donors: a greeting would reveal the control.
@@ -408,9 +427,9 @@ def _inject_irrelevance(edit: Edit) -> None:
         turns = alike
     for turn in edit.sample(turns, count):
         original = edit.texts[turn]
-        donor = _unrelated_text(edit, turn, len(original))
+        donor = _draw_unrelated_text(edit, turn, len(original))
         # The same treatment for both versions, so that it does not reveal the label.
-        if edit.flip():
+        if edit.flip_coin():
             opening = edit.choose(edit.table_entries("neutral"))
             injected = insert_sentence(donor, opening, 0.0, edit.lang)
             edit.replace_turn(
@@ -424,8 +443,7 @@ def _inject_irrelevance(edit: Edit) -> None:
 
 
 def _inject_off_topic(edit: Edit) -> None:
-    """Inserts into one answer a statement that shares no word with the conversation (strength
-    1)."""
+    """Inserts into one answer a statement that shares no word with the conversation."""
     turns = edit.answer_indices(need=1)
     words = content_words(edit.texts, edit.lang)
     foreign = []
@@ -439,7 +457,7 @@ def _inject_off_topic(edit: Edit) -> None:
     statement = edit.choose(foreign)
     # A neutral sentence before both, so that such a sentence does not reveal the control.
     opening = edit.choose(edit.table_entries("neutral"))
-    neutral = edit.neutral_sentences(len(statement), [opening], limit=1)
+    neutral = edit.draw_neutral_sentences(len(statement), [opening], limit=1)
     pair = (
         join_sentences([opening, *neutral], edit.lang),
         join_sentences([opening, statement], edit.lang),
@@ -448,8 +466,8 @@ def _inject_off_topic(edit: Edit) -> None:
 
 
 def _could_be_donor(edit: Edit, turn: int) -> bool:
-    """Returns whether the answer ``turn`` resembles the turns in ``Donors``: it is neither the
-    first nor the last answer, and has at least five words and _SUBJECT content words."""
+    """Returns whether the answer ``turn`` is like the turns in ``Donors``: neither the first nor
+    the last answer, and long enough."""
     text = edit.texts[turn]
     return (
         turn in edit.dialogue.assistant_turns[1:-1]
@@ -458,10 +476,13 @@ def _could_be_donor(edit: Edit, turn: int) -> bool:
     )
 
 
-def _unrelated_text(edit: Edit, turn: int, length: int) -> str:
-    """Returns a donor of about ``length`` characters that shares no content word with the turns
-    near ``turn``. Returns an off-topic statement if there is no such donor. Raises CannotInject if
-    there is no such statement either."""
+def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
+    """Returns a random text that shares no content word with the turns near ``turn``: a donor of
+    about ``length`` characters, otherwise an off-topic statement.
+
+    Raises:
+        CannotInject: There is neither.
+    """
     near = content_words(edit.texts[max(0, turn - _NEAR) : turn + _NEAR + 1], edit.lang)
 
     def apart(text: str) -> bool:
@@ -478,16 +499,12 @@ def _unrelated_text(edit: Edit, turn: int, length: int) -> str:
 
 
 def _inject_incoherence(edit: Edit) -> None:
-    """Injects incoherent by a random one of two methods, which depend on the strength. Takes the
-    other method if the dialogue cannot carry the first.
-
-    In a contradiction, either statement may come first, so that no statement alone reveals the
-    label. ``touched`` has the turn with the later statement.
-    """
+    """Injects incoherent by one of two random methods, and by the other one if the dialogue cannot
+    carry the first."""
     methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
         methods = [_inject_forgetting, _inject_contradiction]
-    if edit.flip():
+    if edit.flip_coin():
         methods.reverse()
     try:
         methods[0](edit)
@@ -498,8 +515,8 @@ def _inject_incoherence(edit: Edit) -> None:
 
 
 def _inject_contradiction(edit: Edit) -> None:
-    """Inserts statements into two answers. They contradict each other in the injected version, and
-    agree in the control."""
+    """Inserts statements into two answers: contradictory in the version with the issue, consistent
+    in the control."""
     turns = edit.answer_indices(
         need=2, why="fewer than two answers: nothing to contradict"
     )
@@ -508,10 +525,11 @@ def _inject_contradiction(edit: Edit) -> None:
         edit.table_entries("contradictions"), edit.strength
     ):
         first_turn, later_turn = edit.sample(turns, 2)
+        # Either statement may come first, so that no statement alone reveals the label.
         side = int(edit.rng.integers(2))
         positions = edit.rng.random(2)
-        statement = slot_variants(first)[side]
-        answers = slot_variants(later)
+        statement = sound_and_faulty(first)[side]
+        answers = sound_and_faulty(later)
         edit.insert_sentences(first_turn, statement, statement, float(positions[0]))
         edit.insert_sentences(
             later_turn, answers[1 - side], answers[side], float(positions[1])
@@ -521,18 +539,18 @@ def _inject_contradiction(edit: Edit) -> None:
 
 
 def _inject_forgetting(edit: Edit) -> None:
-    """Inserts a sentence into an answer. In the injected version, the assistant has forgotten what
-    was said before. In the control, the assistant remembers."""
+    """Inserts a sentence into an answer: the assistant has forgotten what was said before. In the
+    control, it remembers."""
     turns = [i for i in edit.answer_indices() if i > 1]
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
-    answer = slot_variants(edit.choose(edit.table_entries("forgetting")))
+    answer = sound_and_faulty(edit.choose(edit.table_entries("forgetting")))
     _insert_variants(edit, [edit.choose(turns)], [answer], "forgetting")
 
 
 def _reorder_answers(edit: Edit) -> None:
-    """Exchanges two or more answers, so that none of them keeps its place. In the control they all
-    keep their places."""
+    """Exchanges two or more answers, so that none keeps its place. In the control all keep their
+    places."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answer_indices(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
@@ -548,11 +566,10 @@ def _reorder_answers(edit: Edit) -> None:
     edit.finish("order")
 
 
-def _inject_garbling(edit: Edit) -> None:
-    """Injects uninterpretable: makes answers unreadable by one method (letters, order, nonsense or
-    foreign). Both versions get the same small changes first, so that typing slips do not reveal the
-    label."""
-    count = _answer_count(edit)
+def _garble_answers(edit: Edit) -> None:
+    """Injects uninterpretable: makes answers unreadable by one random method (letters, order,
+    nonsense or foreign)."""
+    count = _draw_answer_count(edit)
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
     turns = edit.answer_indices(_GARBLED_WORDS, need=min(count, 2), why=why)
     methods = ["letters", "nonsense", "foreign"]
@@ -560,6 +577,7 @@ def _inject_garbling(edit: Edit) -> None:
         methods.append("order")
     how = edit.choose(methods)
     for turn in edit.sample(turns, count):
+        # Both versions, so that typing slips do not reveal the label.
         changed = edit.change_slightly(edit.texts[turn])
         garbled = _garble(edit, changed, how)
         edit.replace_turn(turn, garbled, changed)
@@ -580,7 +598,7 @@ def _garble(edit: Edit, text: str, how: str) -> str:
             parts[start + i] for i in edit.rng.permutation(len(parts) - start)
         ]
     else:
-        made = _shuffle_letters if how == "letters" else _nonsense_word
+        made = _shuffle_letters if how == "letters" else _make_nonsense_word
         parts[start:] = [made(edit, word) for word in parts[start:]]
     following = iter(parts)  # white space does not change
     return word_pattern(edit.lang).sub(lambda _: next(following), text)
@@ -595,7 +613,7 @@ def _shuffle_letters(edit: Edit, word: str) -> str:
     return "".join(letters)
 
 
-def _nonsense_word(edit: Edit, word: str) -> str:
+def _make_nonsense_word(edit: Edit, word: str) -> str:
     """Returns a made-up word as long as ``word``."""
     script = "zh" if edit.lang == "zh" else "latin"
     syllables = load_table("nonsense")[script]
@@ -606,15 +624,15 @@ def _nonsense_word(edit: Edit, word: str) -> str:
 
 
 def _to_foreign_text(edit: Edit, text: str) -> str:
-    """Returns ``text`` with its second half replaced by text in another language. From strength 2,
-    all of it is replaced. Each line keeps its length."""
+    """Returns ``text`` with its second half, or from strength 2 all of it, replaced by text in
+    another language of the same length."""
     ends = [match.end() for match in word_pattern(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()
     lang = edit.choose([code for code in LANGUAGES if code != edit.lang])
-    pool = table_entries("off_topic", lang, edit.split) + table_entries(
-        "neutral", lang, edit.split
-    )
+    pool = sentence_table_entries(
+        "off_topic", lang, edit.split
+    ) + sentence_table_entries("neutral", lang, edit.split)
     fragments: list[str] = []
     for i in edit.rng.permutation(len(pool)):
         if len(join_texts(fragments, lang)) >= len(replaced):

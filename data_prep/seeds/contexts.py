@@ -1,18 +1,14 @@
-"""Seed contexts: what a simulated user gets before the first word (MEDAL, section 3.1.1 and
+"""Seed contexts: what a simulated user is told before the first word (MEDAL, section 3.1.1 and
 appendix C.1), drawn or read from a file.
 
-The same seed gives the same contexts; a larger ``n`` adds contexts at the end. Each has a scene,
-persona, gender and state, and exists in every language with a country. Items are drawn by the hash
-of their name: the same on every machine, whatever the order of a file's lines. They come from the
-embedded sets in configs/seeds/ or from the two public sets as published, which are streamed:
+Scenes and personas come from the embedded sets in configs/seeds/, or from two public files:
 
 ATOMIC-10X (West et al., 2022, "Symbolic Knowledge Distillation", CC-BY-4.0): ``ATOMIC10X.jsonl``,
 one triple a line with ``head``, ``relation``, ``tail`` and ``rec_0.5`` (true if the critic keeps
 the triple at an expected recall of 0.5, the authors' high filter).
 
 PersonaHub (Ge et al., 2024, CC-BY-NC-SA-4.0): ``persona.jsonl`` of proj-persona/PersonaHub on the
-Hub, one ``{"persona": ...}`` a line; its other parts call it ``input persona``.
-"""
+Hub, one ``{"persona": ...}`` a line; its other parts call it ``input persona``."""
 
 from __future__ import annotations
 
@@ -46,21 +42,18 @@ CRITIC = "rec_0.5"  # the authors' high filter
 _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
 
 
-def gendered_word(text: str) -> str | None:
-    """Returns the first whole word of ``text`` that reveals a gender
-    (configs/seeds/gendered_words.yaml). Returns None if no word does. The check is strict:
-    ``brother`` counts even if the text is about somebody's brother."""
-    return _first_match("gendered_words", text)
+def find_gendered_word(text: str) -> str | None:
+    """Returns the first word of ``text`` that reveals a gender, such as ``brother``, or None."""
+    return _find_listed_word("gendered_words", text)
 
 
-def affective_word(text: str) -> str | None:
-    """Returns the first word or phrase of ``text`` that names a feeling
-    (configs/seeds/affect_words.yaml). Returns None if no word does. A negated feeling (``not
-    happy``) counts too."""
-    return _first_match("affect_words", text)
+def find_feeling_word(text: str) -> str | None:
+    """Returns the first word or phrase of ``text`` that names a feeling, or None. A negated feeling
+    (``not happy``) counts too."""
+    return _find_listed_word("affect_words", text)
 
 
-def _first_match(name: str, text: str) -> str | None:
+def _find_listed_word(name: str, text: str) -> str | None:
     text = unicodedata.normalize("NFKC", text).replace("’", "'")
     matches = (pattern.search(text) for pattern in _load_patterns(name))
     return next((match[0] for match in matches if match), None)
@@ -68,9 +61,8 @@ def _first_match(name: str, text: str) -> str | None:
 
 @cache
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
-    """Returns the patterns of the word list ``name``. The first matches its words and phrases in
-    upper and lower case. A second one, if the list has words under ``exact``, matches these only as
-    they are spelled."""
+    """Returns the patterns of the word list ``name``: one for its words and phrases in any case,
+    and one for words to match exactly as they are spelled, if it has any."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -125,15 +117,15 @@ def to_sentences(triple: Triple) -> str:
 
 
 def is_gender_neutral(triple: Triple) -> bool:
-    """Returns whether neither event of ``triple`` reveals a gender. MEDAL leaves out scenes that
-    reveal one."""
-    return gendered_word(f"{triple.head} . {triple.tail}") is None
+    """Returns whether neither event of ``triple`` reveals a gender."""
+    return find_gendered_word(f"{triple.head} . {triple.tail}") is None
 
 
 def parse_triple(record: object) -> Triple:
     """Returns the triple in ``record``, a JSON object with ``head``, ``relation`` and ``tail``.
 
-    Raises RecordError if a field is missing or empty, or if the relation has no template.
+    Raises:
+        RecordError: A field is missing or empty, or the relation has no template.
     """
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
@@ -158,11 +150,13 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path) -> Iterator[Triple]:
-    """Returns the triples in the JSONL file ``path`` (.gz too), or the shipped triples for
-    ``embedded``. Leaves out triples that the critic of ATOMIC-10X rejects. Triples without a
-    critic's verdict are kept.
+    """Returns the triples in the JSONL file ``path`` (.gz too), or the shipped ones for
+    ``embedded``.
 
-    Raises DataError with file, line and field if a line is bad.
+    Triples that the critic of ATOMIC-10X rejects are left out.
+
+    Raises:
+        DataError: A line is bad. The error names file, line and field.
     """
     if path == EMBEDDED:
         return itertools.starmap(Triple, read_yaml("seeds/scenes")["scenes"])
@@ -177,12 +171,16 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
             return triple
         return None
 
-    return filter(None, _records(path, parse))
+    return filter(None, _read_seed_file(path, parse))
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """Returns the personas in the JSONL file ``path`` (.gz too), or the shipped personas for
-    ``embedded``. Raises DataError with file, line and field if a line is bad."""
+    """Returns the personas in the JSONL file ``path`` (.gz too), or the shipped ones for
+    ``embedded``.
+
+    Raises:
+        DataError: A line is bad. The error names file, line and field.
+    """
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
 
@@ -195,10 +193,10 @@ def read_personas(path: str | Path) -> Iterator[str]:
             raise RecordError(field, "a persona in words", record.get(field))
         return persona
 
-    return _records(path, parse)
+    return _read_seed_file(path, parse)
 
 
-def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
+def _read_seed_file(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
     if not Path(path).is_file():
         raise DataError(
             path,
@@ -216,9 +214,16 @@ GENDERS: tuple[Gender, ...] = ("female", "male")
 
 @dataclass(frozen=True, slots=True)
 class SeedContext:
-    """What a simulated user is told: ``scene``, ``persona``, ``gender``, a feeling (``affect``),
-    language and country. ``affect`` is None if the scene itself names a feeling. ``lang`` is an ISO
-    639-1 code. ``country`` is an English name."""
+    """What a simulated user is told about itself.
+
+    Attributes:
+        scene: What happened, such as ``PersonX drops something.``
+        persona: Who the user is, in a sentence.
+        gender: ``female`` or ``male``.
+        affect: A feeling, None if the scene names one.
+        lang: ISO 639-1 code of the language.
+        country: English name of the country.
+    """
 
     scene: str
     persona: str
@@ -230,14 +235,14 @@ class SeedContext:
     @property
     def group(self) -> str:
         """An id of the context that is the same in every language. Dialogues with the same group
-        stay in one split, and confidence intervals treat them as dependent."""
+        stay in one split."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
 
     @property
     def id(self) -> str:
-        """The id of the context: its group and its language. It depends only on the content."""
+        """The id of the context: its group and its language."""
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
@@ -246,8 +251,8 @@ class SeedContext:
 
 
 def parse_context(record: object) -> SeedContext:
-    """Returns the context in ``record``, a JSON object. Raises RecordError if a field is missing,
-    malformed or unknown. The error names the field."""
+    """Returns the context in ``record``, a JSON object. Raises RecordError, which names the field,
+    if one is missing, malformed or unknown."""
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
     return parse(SeedContext, record)
@@ -265,10 +270,17 @@ class SeedsConfig(Config):
     personas: str = EMBEDDED
 
 
-class Draw(NamedTuple):
-    """A seed context before it gets a language and a country. ``relation`` is the ATOMIC relation
-    of the scene. ``affect`` is a feeling, and ``quadrant`` its class, one of four (Russell, 1980).
-    Both are None if the scene names a feeling."""
+class DrawnContext(NamedTuple):
+    """A seed context before it gets a language and a country.
+
+    Attributes:
+        scene: What happened.
+        relation: The ATOMIC relation of the scene, such as ``xReact``.
+        persona: Who the user is.
+        gender: ``female`` or ``male``.
+        affect: A feeling, None if the scene names one.
+        quadrant: The class of the feeling, one of four (Russell, 1980).
+    """
 
     scene: str
     relation: str
@@ -282,11 +294,13 @@ def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
     """Returns ``config.n`` contexts in each of ``languages``: the first context in all languages,
-    then the second, and so on. They are drawn by ``seed``, or read from ``config.file`` if it is
-    set.
+    then the second, and so on.
 
-    Raises ConfigError if a language is unknown or there are too few contexts. Raises DataError if a
-    line of a file is bad.
+    They are read from ``config.file`` if that is set, otherwise drawn by ``seed``.
+
+    Raises:
+        ConfigError: A language is unknown, or there are too few contexts.
+        DataError: A line of a file is bad.
     """
     if config.file is None:
         return add_languages(draw_from_config(config, seed), languages, seed)
@@ -311,10 +325,17 @@ def make_contexts(
     return chosen
 
 
-def draw_from_config(config: SeedsConfig, seed: int) -> list[Draw]:
+def draw_from_config(config: SeedsConfig, seed: int) -> list[DrawnContext]:
     """Draws ``config.n`` contexts, still without a language, from the scenes and personas that
-    ``config`` names. ``seed`` determines the draws. Raises ConfigError if there are too few scenes
-    and personas, and DataError if a line of a file is bad."""
+    ``config`` names.
+
+    Args:
+        seed: Determines the draws.
+
+    Raises:
+        ConfigError: There are too few scenes and personas.
+        DataError: A line of a file is bad.
+    """
     triples = read_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
 
@@ -325,15 +346,19 @@ def draw_contexts(
     personas: Iterable[str],
     *,
     seed: int,
-) -> list[Draw]:
-    """Draws ``n`` contexts, still without a language, from ``triples`` and ``personas``. ``seed``
-    determines the draws. Scenes and personas that reveal a gender are left out. No scene and no
-    persona is used twice before all are used once. Genders are equally frequent, and so are the
-    four quadrants of feelings and the feelings within a quadrant.
+) -> list[DrawnContext]:
+    """Draws ``n`` contexts, still without a language, from ``triples`` (scenes) and ``personas``.
 
-    Raises ConfigError if fewer than ``n`` pairs of a scene and a persona are left.
+    Scenes and personas that reveal a gender are left out. Scenes, personas, genders and classes of
+    feelings are used about equally often.
+
+    Args:
+        seed: Determines the draws. A larger ``n`` adds contexts at the end.
+
+    Raises:
+        ConfigError: Fewer than ``n`` pairs of a scene and a persona are left.
     """
-    neutral = _lowest_ranked(
+    neutral = _sample_by_rank(
         triples,
         n,
         seed,
@@ -342,13 +367,13 @@ def draw_contexts(
         fits=is_gender_neutral,
     )
     scenes = {to_sentences(triple): triple for triple in neutral}
-    people = _lowest_ranked(
+    people = _sample_by_rank(
         personas,
         n,
         seed,
         "persona",
         name=str,
-        fits=lambda p: gendered_word(p) is None,
+        fits=lambda p: find_gendered_word(p) is None,
     )
     if n > len(scenes) * len(people):
         raise ConfigError(
@@ -360,14 +385,14 @@ def draw_contexts(
     quadrants = read_yaml("seeds/affects")
     states = {}
     for name, names in quadrants.items():
-        states[name] = iter(_balance(names, n, seed, f"state {name}"))
-    in_turn = iter(_balance(list(quadrants), n, seed, "quadrant"))
+        states[name] = iter(_repeat_evenly(names, n, seed, f"state {name}"))
+    in_turn = iter(_repeat_evenly(list(quadrants), n, seed, "quadrant"))
     used: set[tuple[str, str]] = set()
     draws = []
     for scene, persona, gender in zip(
         _repeat_in_rounds(list(scenes), n, seed, "scene"),
         _repeat_in_rounds(people, n, seed, "persona"),
-        _balance(GENDERS, n, seed, "gender"),
+        _repeat_evenly(GENDERS, n, seed, "gender"),
         strict=True,
     ):
         if (scene, persona) in used:  # this scene gets another persona
@@ -375,21 +400,26 @@ def draw_contexts(
             persona = min(free, key=lambda person: _rank(seed, scene, person))
         used.add((scene, persona))
         quadrant = affect = None
-        if affective_word(scene) is None:
+        if find_feeling_word(scene) is None:
             quadrant = next(in_turn)
             affect = next(states[quadrant])
         relation = scenes[scene].relation
-        draws.append(Draw(scene, relation, persona, gender, affect, quadrant))
+        draws.append(DrawnContext(scene, relation, persona, gender, affect, quadrant))
     return draws
 
 
 def add_languages(
-    draws: Sequence[Draw], languages: Sequence[str], seed: int
+    draws: Sequence[DrawnContext], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns a context for each pair of one of ``draws`` and one of ``languages``. If a language
-    has several countries, each is used equally often. ``seed`` determines the order of countries.
+    """Returns a context for each pair of one of ``draws`` and one of ``languages``.
 
-    Raises ConfigError if a language is unknown or repeated.
+    Each country of a language is used equally often.
+
+    Args:
+        seed: Determines the order of countries.
+
+    Raises:
+        ConfigError: A language is unknown or repeated.
     """
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(
@@ -398,7 +428,9 @@ def add_languages(
     countries = {}
     for lang in languages:
         names = language(lang).countries
-        countries[lang] = iter(_balance(names, len(draws), seed, f"country {lang}"))
+        countries[lang] = iter(
+            _repeat_evenly(names, len(draws), seed, f"country {lang}")
+        )
     contexts = []
     for drawn in draws:
         user = (drawn.scene, drawn.persona, drawn.gender, drawn.affect)
@@ -409,13 +441,13 @@ def add_languages(
 
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
-    """Returns a sort key of ``item``. It is pseudo-random, and depends only on ``seed``,
-    ``purpose`` and ``item``."""
+    """Returns a pseudo-random sort key of ``item``, which depends only on ``seed``, ``purpose`` and
+    ``item``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _lowest_ranked(
+def _sample_by_rank(
     stream: Iterable[T],
     count: int,
     seed: int,
@@ -424,16 +456,22 @@ def _lowest_ranked(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """Returns the ``count`` items with the lowest ranks (see ``_rank``) among the items of
-    ``stream`` that pass ``fits``, sorted by rank. Items with the same ``name`` count once. At most
-    ``count`` items are in memory. ``fits`` may be slow, because it is called only for items of low
-    rank."""
+    """Returns a random sample of ``count`` items of ``stream`` that pass ``fits``, sorted by rank.
+
+    At most ``count`` items are in memory.
+
+    Args:
+        purpose: Part of the random key, so that two samples are independent.
+        name: Names an item. Items with the same name count once.
+        fits: Says whether an item may be in the sample.
+    """
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     items: dict[str, T] = {}
     for item in stream:
         key = name(item)
         rank = -int.from_bytes(_rank(seed, purpose, key), "big")
         is_full = len(lowest) >= count
+        # ``fits`` is last, because it may be slow.
         if (is_full and rank <= lowest[0][0]) or key in items or not fits(item):
             continue
         if is_full:
@@ -452,7 +490,11 @@ def _repeat_in_rounds(
     purpose: str,
 ) -> list[str]:
     """Returns ``count`` of ``items``: first all in their order, then all again in a random order,
-    and so on."""
+    and so on.
+
+    Args:
+        purpose: Part of the random key, with ``seed``.
+    """
     chosen = list(items[:count])
     turn = 1
     while len(chosen) < count:
@@ -462,15 +504,18 @@ def _repeat_in_rounds(
     return chosen
 
 
-def _balance(
+def _repeat_evenly(
     values: Sequence[T],
     count: int,
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """Returns ``count`` items of ``values`` in random order, repeated as often as needed. At any
-    point of the result, the numbers of times that two values have occurred differ by at most
-    one."""
+    """Returns ``count`` items of ``values`` in random order, each repeated equally often (within
+    one).
+
+    Args:
+        purpose: Part of the random key, with ``seed``.
+    """
     order: list[T] = []
     for turn in range(-(-count // len(values))):
         mixed = sorted(

@@ -18,7 +18,7 @@ from medal_judges.data_prep.perturbation.edit import (
     append_sentence,
     join_sentences,
     split_sentences,
-    with_contents,
+    with_new_texts,
 )
 from medal_judges.data_prep.perturbation.edit import Edit as Injection
 from medal_judges.data_prep.perturbation.injection import ISSUES, apply_issue
@@ -65,7 +65,7 @@ class Edit:
 def to_lower_case(dialogue: Dialogue, rng: Random) -> Dialogue:
     """Every turn in lower case."""
     contents = {i: turn.content.lower() for i, turn in enumerate(dialogue.turns)}
-    return with_contents(dialogue, contents)
+    return with_new_texts(dialogue, contents)
 
 
 def add_emoji(dialogue: Dialogue, rng: Random) -> Dialogue:
@@ -75,7 +75,7 @@ def add_emoji(dialogue: Dialogue, rng: Random) -> Dialogue:
     for i in dialogue.assistant_turns[::2]:
         sign = signs[int(rng.integers(len(signs)))]
         contents[i] = f"{dialogue.turns[i].content} {sign}"
-    return with_contents(dialogue, contents)
+    return with_new_texts(dialogue, contents)
 
 
 def add_markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
@@ -87,7 +87,7 @@ def add_markdown(dialogue: Dialogue, rng: Random) -> Dialogue:
         if len(parts) > 1:
             text = "\n".join(f"- {part}" for part in parts)
         contents[i] = text
-    return with_contents(dialogue, contents)
+    return with_new_texts(dialogue, contents)
 
 
 def add_neutral_exchange(dialogue: Dialogue, rng: Random) -> Dialogue:
@@ -111,7 +111,7 @@ def lengthen_answers(dialogue: Dialogue, rng: Random) -> Dialogue:
     for i in dialogue.assistant_turns:
         padding = _neutral_text(dialogue, rng, count)
         contents[i] = append_sentence(dialogue.turns[i].content, padding, dialogue.lang)
-    return with_contents(dialogue, contents)
+    return with_new_texts(dialogue, contents)
 
 
 def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
@@ -125,7 +125,7 @@ def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
             contents[i] = append_sentence(
                 quoted, dialogue.turns[i].content, dialogue.lang
             )
-    return with_contents(dialogue, contents)
+    return with_new_texts(dialogue, contents)
 
 
 def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
@@ -135,7 +135,9 @@ def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
         CannotInject: There are no such sentences in the dialogue's language.
     """
     injection = Injection(dialogue, 1, rng, Donors(), "test", dialogue.id)
-    return join_sentences(injection.neutral_sentences(count, limit=8), injection.lang)
+    return join_sentences(
+        injection.draw_neutral_sentences(count, limit=8), injection.lang
+    )
 
 
 def _edit_and_original(
@@ -226,7 +228,7 @@ class TextInsertion(Config):
                 except CannotInject:
                     return None
                 controls[turn] = self._add_text(content, neutral, lang)
-        return with_contents(dialogue, contents), with_contents(dialogue, controls)
+        return with_new_texts(dialogue, contents), with_new_texts(dialogue, controls)
 
     def _add_text(self, content: str, new: str, lang: str) -> str:
         left, right = content, new
@@ -273,8 +275,8 @@ def _injected_and_control(
         apply_issue(issue, injection)
     except CannotInject:
         return None
-    faulty = with_contents(dialogue, injection.injected)
-    return faulty, with_contents(dialogue, injection.control)
+    faulty = with_new_texts(dialogue, injection.injected)
+    return faulty, with_new_texts(dialogue, injection.control)
 
 
 def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:

@@ -15,14 +15,14 @@ from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
     Donors,
     Split,
-    slot_variants,
-    table_entries,
+    sentence_table_entries,
+    sound_and_faulty,
 )
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
+    inject_issues,
     inject_pair,
-    injected_rows,
 )
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -120,7 +120,7 @@ def planted() -> list[LabelledDialogue]:
     return [
         row
         for seed in range(3)
-        for row in injected_rows(ROWS, seed=seed, clean_count=0)
+        for row in inject_issues(ROWS, seed=seed, clean_count=0)
     ]
 
 
@@ -204,12 +204,12 @@ def test_every_issue_can_be_planted_in_every_language(
 
 
 def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
-    one_way = [row.to_record() for row in injected_rows(ROWS, seed=0, per_issue=9)]
+    one_way = [row.to_record() for row in inject_issues(ROWS, seed=0, per_issue=9)]
     other_way = [
-        row.to_record() for row in injected_rows(ROWS[::-1], seed=0, per_issue=9)
+        row.to_record() for row in inject_issues(ROWS[::-1], seed=0, per_issue=9)
     ]
     assert one_way == other_way
-    other_seed = [row.to_record() for row in injected_rows(ROWS, seed=1, per_issue=9)]
+    other_seed = [row.to_record() for row in inject_issues(ROWS, seed=1, per_issue=9)]
     assert one_way != other_seed
 
 
@@ -217,7 +217,7 @@ def _texts(entry: object) -> list[str]:
     if isinstance(entry, dict):
         return [str(value) for value in entry.values()]
     parts = entry if isinstance(entry, list) else [entry]
-    return [text for part in parts for text in slot_variants(str(part))]
+    return [text for part in parts for text in sound_and_faulty(str(part))]
 
 
 _TABLES = ("facts", "everyday", "unsafe", "neutral", "off_topic", "feelings", "replies")
@@ -228,7 +228,7 @@ def test_no_sentence_stands_in_two_splits(table: str) -> None:
     for lang in LANGUAGES:
         homes = defaultdict(set)
         for split in SPLITS:
-            for entry in table_entries(table, lang, split):
+            for entry in sentence_table_entries(table, lang, split):
                 for text in _texts(entry):
                     homes[text].add(split)
         assert all(len(splits) == 1 for splits in homes.values()), lang
@@ -259,5 +259,5 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))
     assert written == list(
-        injected_rows(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
+        inject_issues(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
     )

@@ -175,13 +175,13 @@ def plant(
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
-        injected_rows,
+        inject_issues,
     )
     from medal_judges.data_prep.sources.registry import load_rows
 
     report = start_report(reading, beside=out)
     counts = InjectionCounts()
-    rows = injected_rows(
+    rows = inject_issues(
         load_rows(source, reading=report, options=reading),
         seed=seed,
         per_issue=per_issue,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medal_judges.data_prep.seeds.contexts import affective_word, gendered_word
+from medal_judges.data_prep.seeds.contexts import find_feeling_word, find_gendered_word
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from medal_judges.data_prep.seeds.contexts import affective_word, gendered_word
     ],
 )
 def test_words_that_tell_a_gender(text: str, word: str) -> None:
-    assert gendered_word(text) == word
+    assert find_gendered_word(text) == word
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_words_that_tell_a_gender(text: str, word: str) -> None:
     ],
 )
 def test_feelings(text: str, word: str) -> None:
-    assert affective_word(text) == word
+    assert find_feeling_word(text) == word

@@ -7,8 +7,8 @@ import pytest
 from medal_judges.data_prep.seeds.contexts import (
     EMBEDDED,
     Triple,
-    affective_word,
-    gendered_word,
+    find_feeling_word,
+    find_gendered_word,
     is_gender_neutral,
     load_relations,
     read_personas,
@@ -54,8 +54,8 @@ def test_the_embedded_set_is_large_varied_and_neutral() -> None:
         set(counts) == set(load_relations()["relations"]) and min(counts.values()) >= 8
     )
     assert all(is_gender_neutral(triple) for triple in triples)
-    assert [p for p in personas if gendered_word(p)] == []
+    assert [p for p in personas if find_gendered_word(p)] == []
     for triple in triples:
-        assert (affective_word(to_sentences(triple)) is not None) == (
+        assert (find_feeling_word(to_sentences(triple)) is not None) == (
             triple.relation == "xReact"
         )

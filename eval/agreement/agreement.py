@@ -84,8 +84,8 @@ class Agreement:
         annotators: The number of annotators, or of positions in the label list without names.
         named: Whether rows name their annotators.
         mean: The mean of all answers.
-        estimates: ``exact`` (share of equal pairs), ``adjacent`` (share at most 1 apart),
-            ``alpha`` (Krippendorff's) and ``spearman`` (mean over pairs of annotators).
+        estimates: By name: ``exact`` and ``adjacent`` (shares of pairs at most 0 or 1 apart),
+            ``alpha``, ``spearman``.
         by_annotator: One entry for each annotator or position.
     """
 

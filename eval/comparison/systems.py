@@ -147,8 +147,8 @@ class Systems:
     """The dialogues of all systems with their scores.
 
     Attributes:
-        frame: A row for each dialogue, with the columns system, id, turn (the last judged), chat (a
-            text hash), and columns such as context.
+        frame: A row for each dialogue: system, id, last judged turn, text hash, and columns such as
+            context.
         judge: The judge's name, version and settings as text.
         dimensions: By name.
         scores: [rows] by dimension, the mean over a dialogue's judged turns, NaN if unscored.

@@ -27,8 +27,7 @@ class Aligned:
     """Human labels and a judge's scores on one dimension, for the rows that have both.
 
     Attributes:
-        facts: A table with the columns chatbot, group, lang and aggregated. Its index is the row's
-            number in the set.
+        facts: A table of each row's chatbot, group and language, indexed by its number in the set.
         answers: [rows, annotators] human ratings, NaN if not given.
         people: [rows] mean ratings.
         judge: [rows] scores.

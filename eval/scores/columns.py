@@ -40,13 +40,14 @@ def read_columns(
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
 ) -> DataFrame:
-    """Returns a table of the columns ``names`` as texts, None without a value, with the rows of
-    ``frame``.
+    """Returns a table of the columns ``names`` as texts, with the rows of ``frame``.
+
+    With ``dialogues``, it also has the column ``has_chat``: whether a row's chat was found by id
+    and text.
 
     Args:
         frame: A table of judgements.
-        dialogues: The scored chats, for values that ``frame`` lacks. With them, the table has a
-            column ``has_chat``: whether a row's chat was found by id and text.
+        dialogues: The scored chats, for values that ``frame`` lacks.
 
     Raises:
         ConfigError: None of ``dialogues`` was judged, or a column has no value.

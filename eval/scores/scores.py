@@ -137,9 +137,9 @@ class Scores:
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns a mask [rows] of the rows with a value of ``column``. For the column ``lang``,
-        rows in
-        a language that the judge does not support are left out."""
+        """Returns a mask [rows] of the rows with a value of ``column``. A language that the judge
+        does not
+        support is no value."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()

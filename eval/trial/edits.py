@@ -44,11 +44,11 @@ class Edit:
 
     Attributes:
         name: The name of the check, such as ``lower_case``.
-        group: The expected effect: ``same`` (score stays), ``no_gain`` (does not rise), ``attack``
-            (does not move in the direction ``harm``) or ``must_fall``.
+        group: The expected effect. ``same``: none, ``no_gain``: no rise, ``must_fall``: a fall,
+            ``attack``: no move towards ``harm``.
         description: What is changed, in words.
-        make: Maps a dialogue, a random generator and the name of the dialogue's group to the edited
-            dialogue and a dialogue to compare it with, or to None.
+        make: Takes a dialogue, a random generator and the conversation's name. Returns the edited
+            dialogue and one to compare with, or None.
         harm: The direction in which an attack is harmful.
     """
 

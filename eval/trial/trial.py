@@ -125,8 +125,8 @@ class TrialPlan:
     Attributes:
         dialogues: By id: originals, edited versions, controls and translations.
         originals: The number of dialogues before edits.
-        pairs: A table with the columns check, conversation, lang, ``before`` (the id of the
-            dialogue to compare with) and ``after`` (the id of the edited dialogue).
+        pairs: A table with the columns check, conversation, lang, before and after. The last two
+            are ids of dialogues.
         notes: Data that is missing on this machine.
     """
 
@@ -410,10 +410,12 @@ def _make_finding(
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
     """Returns ``red`` if the score changed as it should not, otherwise ``green``.
 
+    A score that should stay may move by 0.1 points. A score that should fall must do so beyond
+    chance.
+
     Args:
         group: The expected effect, such as ``must_fall``.
-        change: The mean change. For red, its whole interval is over 0.1 points in the wrong
-            direction. In ``must_fall``, an interval that reaches 0 is red.
+        change: The mean change of the score with its interval, in points from 1 to 5.
         harm: ``up`` or ``down``: the direction in which an attack is harmful.
     """
     assert change.value is not None

@@ -36,7 +36,7 @@ Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """What a column of ratings holds: the ``dimension`` and, if known, the ``scale`` (lowest,
+    """A column of ratings: the ``dimension`` that it rates and, if known, the ``scale`` (lowest,
     highest)."""
 
     dimension: str
@@ -45,12 +45,12 @@ class LabelColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """Maps columns of a user's file to fields, roles and labels.
+    """Which columns of a user's file hold which fields, roles and labels.
 
-    ``fields`` maps the name of a field (``id``, ``content``) to a column, or to a dotted path to a
-    nested value (``meta.user.id``). ``roles`` maps a speaker's name in lower case to a role.
-    ``labels`` maps a column of ratings to its dimension and scale. Two columns of the same
-    dimension are two annotators.
+    Attributes:
+        fields: Field (``id``) -> column, or path of a nested value (``meta.user.id``).
+        roles: Speaker's name in lower case -> role.
+        labels: Column of ratings (of one annotator) -> its dimension and scale.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -58,9 +58,11 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of ``record`` that holds the field ``name``. It is the column in
-        ``fields``. If ``fields`` has none, it is a column with a usual name of the field. Returns
-        an empty text if there is no column."""
+        """Returns the column of ``record`` that holds the field ``name``, an empty text if there is
+        none.
+
+        A column in ``fields`` comes before a column with a usual name of the field.
+        """
         column = self.fields.get(name)
         if column is None and name in NAMES:
             column = find_key(record, name)
@@ -82,8 +84,11 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value of ``record`` at ``path``, a key or a dotted path of keys. A key may
-    contain dots. Returns ``missing`` if there is no value."""
+    """Returns the value of ``record`` at ``path``, a key or keys joined by dots: ``meta.user.id``.
+
+    Args:
+        missing: What is returned if there is no value.
+    """
     if not isinstance(record, Mapping):
         return missing
     if path in record:
@@ -95,12 +100,14 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
 
 
 def parse_if_json(cell: Any, field: str = "") -> Any:
-    """Returns the JSON object or list that the text ``cell`` holds. Returns any other value
+    """Returns the object or list that the text ``cell`` holds as JSON, and any other value
     unchanged.
 
-    ``field`` decides what happens to text that begins with a bracket but is not JSON. Without
-    ``field`` the text is returned unchanged. With ``field`` the function raises RecordError, and
-    the error names ``field``.
+    Args:
+        field: Name of the value in an error. Without it, broken JSON is returned unchanged.
+
+    Raises:
+        RecordError: ``field`` is given, and text that begins with a bracket is not JSON.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
@@ -136,13 +143,16 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns a column map from ``columns``, a mapping from field to column, and from texts of
-    command-line options. A text replaces the entry of the same name in ``columns``.
+    """Returns the column map that a config and options of the command line state.
 
-    ``columns`` may also have the mappings ``roles`` and ``labels``. ``column`` has texts such as
-    ``id=conversation_id``. ``label`` has texts such as ``Qualität=overall:1..7``. ``role`` has
-    texts such as ``Kunde=user``. Raises ConfigError if a field or a role is unknown or has no
-    value, or if a label does not have the form ``DIMENSION[:LOW..HIGH]``.
+    Args:
+        columns: Field -> column. May also have the mappings ``roles`` and ``labels``.
+        column: Texts such as ``id=conversation_id``. Texts replace entries of ``columns``.
+        label: Texts such as ``Qualität=overall:1..7``.
+        role: Texts such as ``Kunde=user``.
+
+    Raises:
+        ConfigError: A field or role is unknown or has no value, or a label is malformed.
     """
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
@@ -180,6 +190,8 @@ def _require_known(fields: Record, roles: Record) -> None:
 
 
 def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
+    """Returns the meaning of each column of ratings in ``labels``, such as ``{"Note":
+    "overall:1..5"}``. Raises ConfigError if a meaning is malformed."""
     rated: dict[str, LabelColumn] = {}
     for name, target in labels.items():
         match = _LABEL.match(str(target).strip())
@@ -203,15 +215,18 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 
 
 def read_labels(record: Record, columns: ColumnMap) -> Fields:
-    """Returns the ratings in ``record`` as up to three fields: ``labels`` (dimension -> ratings),
-    ``scales`` (dimension -> ends of its scale, None if unknown) and ``annotators`` (names, if
-    known). Returns an empty mapping if there is no rating. Reads the columns that
-    ``columns.labels`` names.
+    """Returns the ratings in ``record``, from the columns that ``columns.labels`` names.
 
-    A cell holds a number, a list of numbers, or a text with ``;`` between numbers. An empty cell or
-    a word such as NA is a missing rating. Raises RecordError if a cell holds anything different, or
-    if a dimension has two scales. Also raises it if the user named the annotator column and the
-    numbers of annotators and ratings differ.
+    A cell holds a number, a list of numbers, or a text such as ``4;NA;5``.
+
+    Returns:
+        Up to three fields, or an empty mapping if there is no rating: ``labels`` (dimension ->
+            ratings), ``scales`` (dimension -> [lowest, highest] or None) and ``annotators``
+            (names).
+
+    Raises:
+        RecordError: A cell is malformed, or a dimension has two scales, or a column of annotators
+            that the user named has too few or too many names.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
@@ -238,8 +253,10 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
 
 
 def _read_ratings(record: Record, column: str) -> list[Rating]:
-    """Returns the ratings in ``column`` of ``record``. In Argilla's files a second column has the
-    state of each response. A response that is not submitted is a missing rating."""
+    """Returns the ratings in ``column`` of ``record``, None for a missing one.
+
+    In files of the annotation tool Argilla, only submitted ratings count.
+    """
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
         cell = cell.split(";")
@@ -258,6 +275,8 @@ def _read_ratings(record: Record, column: str) -> list[Rating]:
 
 
 def _parse_rating(column: str, value: object) -> Rating:
+    """Returns the number in ``value``, a cell of ``column``, or None for a word such as NA. Raises
+    RecordError for any other text."""
     expected = "a number, or several with ; between"
     word = parse_text(column, number_as_text(value), expected).strip().lower()
     if word in _NO_RATING:
@@ -272,10 +291,11 @@ def _parse_rating(column: str, value: object) -> Rating:
 
 
 def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str]:
-    """Returns the names of the annotators of ``record``. Returns an empty list if the number of
-    names is not ``count``.
+    """Returns the names of the annotators of ``record``, an empty list if there are not ``count``
+    names.
 
-    Raises RecordError in that case if the user named the annotator column.
+    Raises:
+        RecordError: There are not ``count`` names in a column that the user named.
     """
     names = number_as_text(columns.value(record, "annotator"))
     if isinstance(names, str):

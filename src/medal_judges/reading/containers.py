@@ -64,12 +64,15 @@ _ERRORS = (EOFError, zlib.error, OSError)  # gzip's and pyarrow's are OSErrors
 
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
-    """Opens ``path`` (a file, ``-`` or ``hf:...``). Returns the name of its container, a key of
-    CONTAINERS, and its numbered rows. The container is detected from the content unless ``kind``
-    names it.
+    """Opens a file of chats, and returns its container (kind of file) and its numbered rows.
 
-    Raises DataError if the file is missing or its container is unknown. Iterating the rows raises
-    DataError if the file is damaged.
+    Args:
+        path: A file, ``-`` for standard input, or ``hf:...`` for a data set on the Hub.
+        kind: The container, a key of CONTAINERS. By default it is detected from the content.
+
+    Raises:
+        DataError: The file is missing, damaged or of an unknown kind. Damage may be found only
+            while the rows are read.
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
@@ -105,9 +108,15 @@ def _open_bytes(path: str) -> Any:
 
 
 def _detect_container(path: str, begin: bytes) -> str:
-    """Returns the container of a text file. The ending of ``path`` and the first line that is not
-    blank decide. ``begin`` holds the first bytes of the file. Raises DataError if no container
-    fits."""
+    """Returns the container (kind of file) of a text file.
+
+    Args:
+        path: The file, whose ending decides together with its first line.
+        begin: First bytes of the file.
+
+    Raises:
+        DataError: No container fits.
+    """
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
     delimiter = _find_delimiter(line)
@@ -144,7 +153,7 @@ def _text_stream(stream: Any) -> IO[str]:
 
 def _read_whole(stream: IO[Any], limit: int = LARGEST) -> Any:
     """Returns the remaining content of ``stream``. Raises ConfigError if it is longer than
-    ``limit``, in characters for a text stream and in bytes for any other."""
+    ``limit`` (characters of a text stream, otherwise bytes)."""
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
@@ -174,8 +183,8 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the elements of a JSON array. If the file holds any other JSON value, yields this
-    value."""
+    """Yields the elements of a JSON array with their numbers. Any other JSON value is the only
+    element."""
     try:
         value = jsonl.parse_json(_read_whole(_text_stream(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
@@ -193,9 +202,11 @@ def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _find_delimiter(header: str) -> str | None:
-    """Returns the delimiter of a table, found in its first line ``header``. A line such as
-    ``sep=;``, which Excel writes, names the delimiter. In any other line it is the most frequent of
-    comma, semicolon, tab and ``|`` outside quotes. Returns None if the line has none of these."""
+    """Returns the delimiter of a table with the first line ``header``, None if there is none.
+
+    It is the most frequent of comma, semicolon, tab and ``|``, unless a line such as ``sep=;``
+    (from Excel) names it.
+    """
     sep_line = _SEP.fullmatch(header)
     if sep_line:
         return sep_line[1]
@@ -210,7 +221,7 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts, and
     an empty cell is None.
 
-    Quotes follow RFC 4180. An unclosed quote makes all lines up to the next quote one bad row.
+    An unclosed quote makes all lines up to the next quote one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
     lines = jsonl.cut_long_lines(_text_stream(stream))
@@ -300,14 +311,14 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
-    """Converts the values of ``row`` to JSON values. Keeps null values, so that every row has all
+    """Converts the values of ``row`` to JSON values. Null values stay, so that every row has all
     columns."""
     return {name: _json_value(value) for name, value in row.items()}
 
 
 def _json_value(value: object) -> Any:
-    """Converts ``value`` to a JSON value. Times become ISO text. NaN and infinity become None.
-    Bytes become a note of their length. Null fields of a struct are dropped."""
+    """Converts ``value`` to a JSON value: times to ISO text, NaN and infinity to None, bytes to a
+    note of their length."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
@@ -326,8 +337,14 @@ def _json_value(value: object) -> Any:
 
 
 def _hub_rows(spec: str) -> Iterator[NumberedRow]:
-    """Yields the rows of the data set ``spec``, without downloading all of it first. ``spec`` has
-    the form ``hf:ID[:config]:split``, where ID is a Hub id or a local folder."""
+    """Streams the numbered rows of a data set on the Hub.
+
+    Args:
+        spec: ``hf:ID:SPLIT`` or ``hf:ID:CONFIG:SPLIT``. ID may be a local folder.
+
+    Raises:
+        DataError: The data set is not found or cannot be read.
+    """
     import datasets
 
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
@@ -357,11 +374,19 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 def read_workbook_rows(
     path: str, file: IO[bytes]
 ) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yields each row of an Excel workbook as (title of the sheet, row number from 1, cells). Skips
-    empty rows. ``file`` is the open workbook, and ``path`` is its name in errors.
+    """Yields the rows of an Excel workbook that are not empty.
 
-    Raises DataError if the file is not a workbook, is damaged, contains a formula, or is too large
-    when unpacked. Raises MissingExtraError if openpyxl is not installed.
+    Args:
+        path: Name of the workbook in errors.
+        file: The open workbook.
+
+    Yields:
+        (title of the sheet, row number from 1, cells)
+
+    Raises:
+        DataError: The file is not a workbook, is damaged, holds a formula, or unpacks to too much.
+        ConfigError: The file is larger than LARGEST.
+        MissingExtraError: openpyxl is not installed.
     """
     try:
         from openpyxl import load_workbook
@@ -402,8 +427,8 @@ def _is_filled(cell: object) -> bool:
 
 
 def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet that is not empty, with their row numbers in the sheet.
-    Any other sheet that is not empty is left out, and yields one RecordError instead."""
+    """Yields the rows of the first sheet with rows, numbered as in the sheet. Each other sheet with
+    rows yields one RecordError."""
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
     for title, number, cells in read_workbook_rows(path, stream):

@@ -77,11 +77,16 @@ _option = partial(option, panel="Reading")
 class ReadOptions(Config):
     """Options for reading a file of chats. Options that are not set are detected from the content.
 
-    ``format`` names the kind of file, such as ``csv``. ``columns`` maps fields to columns.
-    ``column``, ``label`` and ``role`` hold texts of the command line (``id=ticket``), which are
-    added to ``columns``. With ``strict`` the first bad row is an error. Without it, bad rows are
-    skipped if the caller gives a ReadingReport that counts them. Raises ConfigError if the format
-    is unknown or the column map is malformed.
+    Attributes:
+        format: Kind of file, such as ``csv``.
+        column: Columns of fields, as on the command line: ``id=ticket``. Added to ``columns``.
+        columns: Field -> column: ``{"id": "ticket"}``.
+        label: Columns of people's ratings, with their scales: ``Quality=overall:1..5``.
+        role: Roles of speakers' names: ``Kunde=user``.
+        strict: Whether the first bad row is an error, even if a ReadingReport counts bad rows.
+
+    Raises:
+        ConfigError: The format is unknown, or a column, label or role is malformed.
     """
 
     format: str | None = _option(
@@ -126,8 +131,8 @@ class ReadOptions(Config):
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """Returns the format, the columns and the roles as a JSON object, which is stored in a file
-        of scores. Later commands read the scored chats with the same options."""
+        """Returns the format, the columns and the roles as a JSON object, which a file of scores
+        stores. Later commands read the scored chats with the same options."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -147,8 +152,11 @@ DEFAULT_READING = ReadOptions()
 class ChatFileConfig(Config):
     """A file of chats, as a YAML config names it.
 
-    ``source`` is a spec such as ``dstc9:train``, or a file. ``format`` and ``columns`` are as in
-    ReadOptions. ``langs`` keeps only rows in these languages (``zh`` includes ``zh-Hant``).
+    Attributes:
+        source: A file, or a data set such as ``dstc9:train``.
+        format: Kind of file, such as ``csv``. By default it is detected.
+        columns: Field -> column: ``{id: ticket}``.
+        langs: Only rows in these languages are kept (``zh`` includes ``zh-Hant``). Empty keeps all.
     """
 
     source: str
@@ -167,8 +175,12 @@ class ChatFileConfig(Config):
         return self
 
     def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns the rows in one of the languages ``langs``, or all ``rows`` if ``langs`` is
-        empty. Raises ConfigError if no row is in one of ``langs``."""
+        """Returns those of ``rows`` that are in one of the languages ``langs``, or all if ``langs``
+        is empty.
+
+        Raises:
+            ConfigError: No row is in one of the languages.
+        """
         if not self.langs:
             return list(rows)
         chosen: list[LabelledDialogue] = []
@@ -190,16 +202,17 @@ class ChatFileConfig(Config):
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Counts the rows of a file while they are read.
+    """Counts of what is read, changed and skipped in a file of chats.
 
-    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``changes`` counts what
-    was left out of dialogues or changed: parts of messages that are not text of the user or the
-    assistant, and ids that were missing or repeated.
-
-    ``messages`` holds the first problems. ``problem_file`` is a JSONL file to which every problem
-    is written, with the name of the file and the number of the line or row. ``notes`` are remarks
-    on the whole file that the user should check. With ``strict`` the first bad row is an error.
-    ``copied`` names columns that are copied to the scores. The notes do not list these as unread.
+    Attributes:
+        problem_file: JSONL file to which every bad row is written.
+        strict: Whether the first bad row is an error.
+        copied: Columns that are copied to the scores, and so are not noted as unread.
+        read: Number of dialogues.
+        count: Number of bad rows.
+        changes: What was left out or changed, such as tool calls -> how often.
+        messages: The first problems, at most 20.
+        notes: Remarks on the whole file that the user should check.
     """
 
     problem_file: Path | None = None
@@ -212,8 +225,7 @@ class ReadingReport:
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     def add(self, error: DataError) -> None:
-        """Counts a skipped row, and adds the problem to ``messages`` and ``problem_file``.
-        ``error`` names file and line."""
+        """Counts a bad row, and adds its ``error`` to ``messages`` and ``problem_file``."""
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -224,8 +236,11 @@ class ReadingReport:
                 stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts, notes and first problems on standard error. Without ``always``, prints
-        nothing if there is only the number of dialogues to print."""
+        """Prints the counts, notes and first problems on standard error.
+
+        Args:
+            always: Whether to print the number of dialogues even if nothing was changed or skipped.
+        """
         lines = [f"{self.read:,} dialogues read"]
         if self.count:
             lines[0] += f", {self.count:,} bad rows left out"
@@ -259,11 +274,16 @@ def start_report(
     beside: str | Path | None = None,
 ) -> ReadingReport:
     """Returns an empty report for a command that reads with ``options``. Deletes the list of bad
-    rows that an earlier run wrote.
+    rows of an earlier run.
 
-    Bad rows will be listed in ``folder``/skipped.jsonl, or beside the output file ``beside``:
-    ``scored.skipped.jsonl`` for ``scored.jsonl.gz``. With neither argument they are listed on
-    standard error.
+    With neither ``folder`` nor ``beside``, bad rows are listed on standard error.
+
+    Args:
+        folder: Folder for the list of bad rows, skipped.jsonl.
+        beside: Output file, such as scored.jsonl.gz, beside which the list is scored.skipped.jsonl.
+
+    Raises:
+        ConfigError: The list would replace a file that the command reads.
     """
     problem_file = None
     if folder is not None:
@@ -288,18 +308,21 @@ def read_dialogues(
     columns: dict[str, Any] | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of ``source``: a file, standard input (``-``), a data set on the Hub
-    (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms that a
-    chat may have.
+    """Streams the dialogues of a file, in any of the forms in docs/howto/formats.md.
 
-    ``format`` (``csv``, ``jsonl``) names the kind of file. By default it is detected from the
-    content. ``columns`` maps fields to columns with unusual names: ``{"id": "ticket", "role":
-    "who"}``. A missing id is made from the content, and a repeated id gets a number (``id#2``).
-    Labels are ignored.
+    Labels are ignored. A missing id is made from the content, and a repeated id gets a number
+    (``id#2``).
 
-    Raises DataError with file, line and field if a row is bad. With ``reading``, bad rows are
-    skipped instead, and ``reading`` counts them. Raises ConfigError if the file lacks a column that
-    ``columns`` names.
+    Args:
+        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or records.
+        format: Kind of file, such as ``csv``. By default it is detected from the content.
+        columns: Field -> column with an unusual name: ``{"id": "ticket", "role": "who"}``.
+        reading: Counts bad rows, which are then skipped.
+
+    Raises:
+        DataError: A row of a file is bad, and there is no ``reading``. The error names the line.
+        RecordError: A record of a list is bad, and there is no ``reading``.
+        ConfigError: The file lacks a column that ``columns`` names.
 
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
@@ -314,13 +337,17 @@ def read_dialogues(
 
 
 def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue:
-    """Returns the dialogue in ``record``. The record has any form that a row of a file may have:
-    ``messages`` as in OpenAI's or Anthropic's API, a list of such messages, a prompt with its
-    response, an object as ``Dialogue.to_record`` returns it, and more.
+    """Returns the dialogue in ``record``, which has any form that a row of a file may have.
 
-    A missing id is made from the content. ``changes`` is a counter, to which the parts that are not
-    text of the user or the assistant (such as thoughts) are added. Raises RecordError that names
-    the field if the record cannot be read.
+    A missing id is made from the content.
+
+    Args:
+        record: Such as a list of messages, or a dict with ``messages`` or with ``prompt`` and
+            ``response``.
+        changes: Counter to which parts that are not text, such as thoughts, are added.
+
+    Raises:
+        RecordError: The record cannot be read. The error names the field.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
@@ -336,9 +363,13 @@ def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source``. The arguments are as in ``read_dialogues``.
-    Labels come from the field ``labels`` and from the label columns in ``columns``. A row may have
-    no labels."""
+    """Streams the labelled dialogues of ``source``. A row may have no labels.
+
+    Args:
+        source: A file or another source, as for ``read_dialogues``.
+        reading: Counts bad rows, which are then skipped.
+        options: Fields of ReadOptions, such as ``columns={"labels": {"Note": "overall:1..5"}}``.
+    """
     return stream_labelled(source, ReadOptions(**options), reading)
 
 
@@ -348,7 +379,11 @@ def stream_dialogues(
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of ``source`` like ``read_dialogues``, with ``options`` as one object.
-    Label columns in ``options`` may be missing from the file."""
+
+    Args:
+        options: Label columns in it may be missing from the file.
+        reading: Counts bad rows, which are then skipped.
+    """
     columns = replace(options.column_map, labels={})
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, columns, report, labelled=False).read()
@@ -360,15 +395,23 @@ def stream_labelled(
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
     """Streams the labelled dialogues of ``source`` like ``read_labelled``, with ``options`` as one
-    object."""
+    object. ``reading`` counts bad rows, which are then skipped."""
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, options.column_map, report, labelled=True).read()
 
 
 @dataclass
 class _Reader:
-    """Reads one source, once. It finds the form of each row, converts the row to the fields of our
-    JSONL format, and makes a dialogue of these."""
+    """Reads one source of chats, once.
+
+    Attributes:
+        source: A file, or records.
+        options: How to read it.
+        columns: Which columns hold which fields.
+        report: Counts what is read and skipped.
+        labelled: Whether to read labels.
+        container: Kind of file, a key of CONTAINERS.
+    """
 
     source: Source
     options: ReadOptions
@@ -451,8 +494,7 @@ class _Reader:
 
     def _check_columns(self, record: Record) -> None:
         """Collects the columns of ``record`` in ``names``. Raises ConfigError if a table lacks a
-        column of the column map. JSON leaves out empty fields, so its columns are checked after the
-        last row."""
+        column of the column map."""
         if not (self.columns.fields or self.columns.labels):
             return
         self.names |= dict.fromkeys(record)
@@ -462,6 +504,7 @@ class _Reader:
         for inner in (record.get("labels"), *inside):
             if isinstance(inner, Mapping):
                 self.names |= dict.fromkeys(inner)
+        # JSON leaves out empty fields, so its columns are checked after the last row.
         if self.container in TABLES and (inside or messages is None):
             self.columns.require_columns(self.names, self.path)
 
@@ -495,8 +538,12 @@ class _Reader:
             yield number, chat, "turns"
 
     def _skip_or_raise(self, number: int, error: RecordError) -> None:
-        """Counts a bad row in the report. If reading is strict, raises an error instead: DataError
-        for a file, ``error`` itself for a list of records."""
+        """Counts the bad row ``number`` in the report, or raises an error if reading is strict.
+
+        Raises:
+            DataError: Reading is strict, and the source is a file.
+            RecordError: ``error`` itself, if reading is strict and the source is a list of records.
+        """
         if self.report.strict and not self.is_file:
             raise error
         hint = f"Read as {CONTAINERS[self.container]}"
@@ -509,9 +556,15 @@ class _Reader:
         self.report.add(problem)
 
     def _read_chat(self, record: Record, form: str) -> LabelledDialogue:
-        """Returns the labelled dialogue of the chat ``record``, which has the given ``form``. The
-        dialogue's id is one that no earlier chat has. Adds the chat to the count in the report, and
-        fields that were not read to ``unread``."""
+        """Returns the labelled dialogue of the chat ``record``, with an id that no earlier chat
+        has.
+
+        Args:
+            form: Form of the record, a key of READERS.
+
+        Raises:
+            RecordError: The record cannot be read.
+        """
         columns = self.columns
         if form == "turns" and columns.fields:  # the chat has our own names already
             fields = {
@@ -534,7 +587,7 @@ class _Reader:
         return labelled
 
     def _collect_unread(self, values: Record) -> None:
-        """Adds the names of fields that hold prose to ``unread``. ``values`` are fields that no
+        """Adds the names of fields that hold prose to ``unread``. ``values`` has fields that no
         reader used."""
         for name, value in values.items():
             if len(self.unread) < _SHOWN and has_prose(value):
@@ -551,8 +604,7 @@ class _Reader:
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     def _parse_line(self, line: Fields) -> LabelledDialogue:
-        """Returns the labelled dialogue that ``line`` describes. ``line`` has the fields of our
-        JSONL format. The chat is in ``messages``, or as turns in ``dialogue`` or ``turns``. A
+        """Returns the labelled dialogue of ``line``, the fields of a line in our JSONL format. A
         missing id is made from the content."""
         id = line.get("id")
         if not str(id or "").strip():
@@ -602,7 +654,7 @@ class _Reader:
         )
 
     def _code_or_unknown(self, word: str | None) -> str:
-        """Returns the code of the language ``word``. Counts an unknown language and returns
+        """Returns the code of the language ``word``. An unknown language is counted and gives
         ``und``."""
         try:
             return language_code(word)

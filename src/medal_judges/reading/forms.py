@@ -52,8 +52,13 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a file, from which a reader takes fields. Columns that are not ``used`` become
-    metadata."""
+    """A row of a file, from which the reader of its form takes fields.
+
+    Attributes:
+        record: Column -> value.
+        columns: The user's column map.
+        used: Columns that were taken. All others become metadata.
+    """
 
     record: Record
     columns: ColumnMap
@@ -66,8 +71,8 @@ class Row:
         return lookup(self.record, column)
 
     def take_text(self, field: str) -> str | None:
-        """Returns the text of ``field``, and marks its column as used. If the value is not a text,
-        returns None, and the column becomes metadata."""
+        """Returns the text of ``field``, and marks its column as used. A value that is not a text
+        gives None, and becomes metadata."""
         column = self.columns.column(self.record, field) or field
         value = number_as_text(lookup(self.record, column))
         if not isinstance(value, str):
@@ -77,7 +82,7 @@ class Row:
 
     def take_object(self, field: str) -> Fields:
         """Returns the JSON object in the column ``field``, and marks it as used. Returns an empty
-        mapping if the column holds none."""
+        mapping if there is none."""
         value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
             return {}
@@ -85,7 +90,8 @@ class Row:
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the labels in the user's label columns to ``line``."""
+        """Adds the ratings in the user's label columns to ``line``, the fields of a line in our
+        JSONL format."""
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
@@ -94,8 +100,10 @@ class Row:
 
     def to_line(self, messages: list[Message]) -> Fields:
         """Returns the row as the fields of a line in our JSONL format, with ``messages`` as its
-        chat. Columns that no reader used become ``meta``. Call it last and once, because it takes
-        fields from the row."""
+        chat.
+
+        Columns that were not taken become ``meta``, so call it last and once.
+        """
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
@@ -124,22 +132,32 @@ class Row:
 
 
 class Reader(NamedTuple):
-    """How to read one form of rows. ``title`` names the form in errors. ``fits`` tells whether a
-    record has the form. ``read`` converts a row to the fields of a line in our JSONL format."""
+    """How to read rows of one form, such as a prompt with its response.
+
+    Attributes:
+        title: Name of the form in errors.
+        fits: Returns whether a record has the form.
+        read: Converts a row to the fields of a line in our JSONL format.
+    """
 
     title: str
     fits: Callable[[Record, ColumnMap], bool]
     read: Callable[[Row], Fields]
 
 
-READERS: dict[str, Reader] = {}  # by the name in --format; the first that fits reads
+READERS: dict[str, Reader] = {}  # by name; the first that fits reads
 
 
 def reader(
     name: str, title: str, fits: Callable[[Record, ColumnMap], bool]
 ) -> Callable[[Callable[[Row], Fields]], Callable[[Row], Fields]]:
-    """Registers the decorated function as the reader of the form ``name``. ``title`` names the form
-    in errors. ``fits`` tells whether a record has the form."""
+    """Registers the decorated function as the reader of one form of rows.
+
+    Args:
+        name: Key of the form in READERS.
+        title: Name of the form in errors.
+        fits: Returns whether a record has the form.
+    """
 
     def register(read: Callable[[Row], Fields]) -> Callable[[Row], Fields]:
         READERS[name] = Reader(title, fits, read)
@@ -149,10 +167,10 @@ def reader(
 
 
 def detect_form(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the name of the form of ``record``, a key of READERS. If the user named no column for
-    ``messages``, the named columns decide first: ``role`` and ``content`` mean one turn a row,
-    ``prompt`` and ``response`` a question with its answer. Otherwise it is the first form that
-    fits. Returns None if no form fits."""
+    """Returns the name of the form of ``record``, a key of READERS, or None if no form fits.
+
+    Columns that the user named in ``columns`` decide first, then the first form that fits.
+    """
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -172,10 +190,13 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     "medal", "MEDAL's released form", lambda record, columns: is_released_row(record)
 )
 def read_released_row(row: Row) -> Fields:
+    """Returns the fields of ``row``, a row of MEDAL's released data."""
     return convert_released_row(read_line_format(row))
 
 
 def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
+    """Returns whether ``record`` is a line in our JSONL format. It is not if ``columns`` names a
+    column of ``messages``."""
     turns = record.get("dialogue", record.get("turns"))
     if "messages" in columns.fields or not isinstance(turns, list):
         return False
@@ -184,8 +205,8 @@ def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_in_line_format)
 def read_line_format(row: Row) -> Fields:
-    """Returns the fields of ``row``, which is a line in our JSONL format. If the user named a
-    column for a field, the field comes from this column."""
+    """Returns the fields of ``row``, a line in our JSONL format. A column that the user named for a
+    field replaces the field."""
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
@@ -203,8 +224,8 @@ def read_line_format(row: Row) -> Fields:
 
 
 def _messages_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds a chat's messages, as a list or a transcript. Returns an empty
-    text if there is no such column."""
+    """Returns the column that holds a chat's messages, as a list or a transcript, or an empty text
+    if there is none."""
     column = columns.fields.get("messages")
     if column is not None:
         return column
@@ -229,8 +250,8 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns the fields of ``row``, whose chat is a list of messages or a transcript. If the last
-    message is the user's, an answer in a separate column is appended."""
+    """Returns the fields of ``row``, whose chat is a list of messages or a transcript. If the user
+    has the last word, an answer in a separate column is appended."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)
@@ -256,7 +277,14 @@ def read_message_list(row: Row) -> Fields:
 
 def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Message]:
     """Returns the messages in ``cell``, with their fields renamed to ``role`` and ``content``.
-    Raises RecordError that names ``column`` if ``cell`` is not a list of objects."""
+
+    Args:
+        column: Column of ``cell``, which an error names.
+        columns: The user's column map.
+
+    Raises:
+        RecordError: ``cell`` is not a list of objects, or is empty.
+    """
     value = parse_if_json(cell, column)
     if isinstance(value, Mapping) and "messages" in value:
         value = value["messages"]
@@ -313,9 +341,12 @@ def read_exchange(row: Row) -> Fields:
 
 
 def _take_messages(row: Row, field: str, role: str) -> list[Message]:
-    """Returns the messages in ``field`` of ``row``. The field holds a text, a list of messages, or
-    the parts of one message. A text, or parts without a role, become one message with ``role``. A
-    text is read as JSON only if it is a list of objects."""
+    """Returns the messages in ``field`` of ``row``: a text, a list of messages, or the parts of one
+    message.
+
+    Args:
+        role: Role of a text, and of parts without a role.
+    """
     value = number_as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         refuse_python_list(value, field)

@@ -29,10 +29,10 @@ _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of 
 
 @cache
 def _load_detector() -> Any:
-    """Returns lingua's detector with its small models for 75 languages (75 MB). They are as good as
-    the large models except on very short texts.
+    """Returns lingua's detector of 75 languages.
 
-    Raises MissingExtraError if the extra ``lang`` is not installed.
+    Raises:
+        MissingExtraError: The extra ``lang`` is not installed.
     """
     try:
         from lingua import LanguageDetectorBuilder
@@ -40,13 +40,19 @@ def _load_detector() -> Any:
         purpose = "the detection of languages"
         raise MissingExtraError("lingua-language-detector", "lang", purpose) from error
     builder = LanguageDetectorBuilder.from_all_languages()
+    # The small models (75 MB) are as good as the large ones except on very short texts.
     return builder.with_low_accuracy_mode().build()
 
 
 def detect_language(dialogue: Dialogue) -> str | None:
-    """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use. Returns
-    None if there is too little text, if they use two languages, or if the detector is not certain.
-    Needs the extra ``lang``."""
+    """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use.
+
+    Returns:
+        The code, or None if there is too little text, a second language, or no certain result.
+
+    Raises:
+        MissingExtraError: The extra ``lang`` is not installed.
+    """
     turns = []
     for turn in dialogue.turns[:_TURNS]:
         words = _NO_WORDS.sub(" ", turn.content[: 4 * _READ])
@@ -67,8 +73,12 @@ def detect_language(dialogue: Dialogue) -> str | None:
 
 
 def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
-    """Returns the ISO 639-1 code of the language of ``text``. Returns None if the text has fewer
-    than ``letters`` letters or the detector is not certain."""
+    """Returns the ISO 639-1 code of the language of ``text``, None if it is too short or not
+    certain.
+
+    Args:
+        letters: Least number of letters. Four are enough in scripts such as Chinese.
+    """
     if not _has_enough_letters(text, letters):
         return None
     chances: Counter[str] = Counter()

@@ -65,12 +65,21 @@ def read_messages(
     meta: Record | None = None,
     changes: Counts | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``messages``, a list of {role, content}.
+    """Returns the dialogue of ``messages``, a list of {role, content} as in OpenAI's or Anthropic's
+    API.
 
-    ``lang``, ``source``, ``models``, ``context`` and ``meta`` are fields of the Dialogue. Without
-    ``id`` the id is a hash of the turns. ``changes``, a counter, is updated with the parts that are
-    not text of the user or the assistant. Raises RecordError if a message has an unknown role or
-    part, or if no message has text. The error names message and field (``messages[3].role``).
+    Args:
+        id: Id of the dialogue, by default a hash of its turns.
+        lang: Code or English name of its language.
+        source: Name of the data set or system that it is from.
+        models: ``user`` and ``assistant`` -> name of the speaker.
+        context: What it started from, such as ``scene``.
+        meta: Any other data.
+        changes: Counter to which parts that are not text, such as tool calls, are added.
+
+    Raises:
+        RecordError: A message has an unknown role or part, or no message has text. The error names
+            the field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -103,8 +112,14 @@ def read_messages(
 
 
 class _Chat:
-    """The content of a chat's messages, collected one by one: turns (role and texts), system
-    prompts, names of the assistant, and counts of parts that are not text."""
+    """The content of a chat, collected message by message.
+
+    Attributes:
+        turns: (role, texts) of each turn.
+        prompts: Texts of the system prompts.
+        names: Names of the assistant.
+        counts: Kind of a part that is not text -> how often it occurs.
+    """
 
     def __init__(self) -> None:
         self.turns: list[tuple[Role, list[str]]] = []
@@ -113,8 +128,14 @@ class _Chat:
         self.counts: Counts = Counter()
 
     def add(self, field: str, message: Any) -> None:
-        """Adds one ``message``. ``field`` is its path in the row, for errors. Raises RecordError if
-        its role or content cannot be read."""
+        """Adds one ``message``.
+
+        Args:
+            field: Path of the message in the row, which an error names.
+
+        Raises:
+            RecordError: The role or the content cannot be read.
+        """
         role, parts = parse_message(field, message)
         texts = []
         has_call = False
@@ -136,9 +157,11 @@ class _Chat:
             self._add_turn("assistant", texts)
 
     def update_fields(self, models: dict[str, Any], context: dict[str, Any]) -> None:
-        """Adds what the messages say to the fields of a Dialogue. ``models`` gets the assistant's
-        name, unless it has one. ``context`` gets the system prompts, which are appended to a prompt
-        in it."""
+        """Adds the assistant's name to ``models`` and the system prompts to ``context``, two fields
+        of a Dialogue.
+
+        A name in ``models`` stays. A system prompt in ``context`` stays too, before the others.
+        """
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
         if self.prompts:
@@ -148,15 +171,15 @@ class _Chat:
             context[SYSTEM_PROMPT] = "\n".join(self.prompts)
 
     def _add_turn(self, role: Role, texts: list[str]) -> None:
-        """Adds ``texts`` to the last turn if that has the same role, otherwise as a new turn."""
+        """Adds ``texts`` to the last turn if it has the same ``role``, otherwise as a new turn."""
         if self.turns and self.turns[-1][0] == role:
             self.turns[-1][1].extend(texts)
         else:
             self.turns.append((role, texts))
 
     def _add_name(self, field: str, message: Record) -> None:
-        """Adds the name of the assistant, or of its model, in ``message``. Raises RecordError if an
-        earlier message has another name."""
+        """Adds the name of the assistant, or of its model, in ``message``. Raises RecordError that
+        names ``field`` if an earlier message has another name."""
         for column in ("name", "model"):
             name = number_as_text(message.get(column))
             if name is not None and parse_text(f"{field}.{column}", name).strip():
@@ -168,9 +191,15 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role and the parts of ``message``. Thoughts and tool calls are parts too.
-    ``field`` is the path of the message in the row, for errors. Raises RecordError if the role or a
-    part is unknown."""
+    """Returns the role of ``message``, and its parts as (kind, text). Thoughts and tool calls are
+    parts without text.
+
+    Args:
+        field: Path of the message in the row, which an error names.
+
+    Raises:
+        RecordError: The role or a part is unknown.
+    """
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     word = message.get("role")
@@ -215,8 +244,11 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
 
 
 def _parts(field: str, content: object) -> Iterator[Part]:
-    """Yields the parts of ``content``: a text, a part, a list of these, or None. Raises RecordError
-    if a part has an unknown type, because it may be text that the user read."""
+    """Yields (kind, text) for each part of ``content``: a text, a part, a list of these, or None.
+
+    Raises:
+        RecordError: A part has an unknown type, so it may be text that the user read.
+    """
     content = number_as_text(content)
     if content is None:
         return

@@ -57,9 +57,10 @@ OTHERS = "*"  # --role '*=user': everyone who is not known otherwise
 
 
 def find_key(record: Record, field: str) -> str | None:
-    """Returns the key of ``record`` that is a usual name of ``field``, None if there is none.
+    """Returns the key of ``record`` that is a usual name of ``field``: ``ticket_id`` for ``id``.
+    None if there is none.
 
-    Prefers keys whose value is not None.
+    A key whose value is not None comes first.
     """
     keys = find_keys(tuple(record), field)
     for key in keys:
@@ -72,7 +73,8 @@ def find_key(record: Record, field: str) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns the ``keys`` that are usual names of ``field``, in the order of NAMES."""
+    """Returns the ``keys`` that are usual names of ``field`` (``ticket_id`` for ``id``), in the
+    order of NAMES."""
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
@@ -83,17 +85,22 @@ def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
 
 
 def to_snake_case(key: str) -> str:
-    """Returns ``key`` in snake case: ``conversation_id`` for ``conversationId`` and ``Conversation
-    ID``."""
+    """Returns ``key`` in snake case: ``conversation_id`` for ``conversationId`` and for
+    ``Conversation ID``."""
     snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
     return re.sub(r"[\s\-]+", "_", snake_case).lower()
 
 
 def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
-    """Returns the role of the speaker who is called ``word`` in the file. The user's map ``roles``
-    decides before ROLE_WORDS. ``*`` in ``roles`` stands for any other speaker.
+    """Returns the role of the speaker who is called ``word`` in the file, such as ``user`` for
+    ``Human``.
 
-    Raises RecordError that names ``field`` if the speaker is unknown.
+    Args:
+        roles: The user's map from names to roles. ``*`` stands for any other speaker.
+        field: Name of the value in an error.
+
+    Raises:
+        RecordError: The speaker is unknown.
     """
     name = str(number_as_text(word)).strip()
     lower = name.lower()

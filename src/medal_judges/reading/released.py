@@ -34,13 +34,10 @@ _REPLACED = ("scene", "labels")
 
 
 def is_released_row(record: Record) -> bool:
-    """Returns whether ``record`` is a row of MEDAL's released data.
-
-    Either its ``models`` are a list, or it has a scene but no id, and its source ends in the number
-    of a context.
-    """
+    """Returns whether ``record`` is a row of MEDAL's released data."""
     if isinstance(record.get("models"), list):
         return True
+    # A scene, no id, and a source that ends in the number of a context.
     source = record.get("source")
     if record.get("id") is not None or not isinstance(record.get("scene"), str):
         return False
@@ -48,13 +45,13 @@ def is_released_row(record: Record) -> bool:
 
 
 def convert_released_row(record: Record) -> Fields:
-    """Converts ``record``, a row of MEDAL's released data, to the fields of our JSONL format. Two
-    fields say where the row is from: ``form`` (``medal-released``) and ``labels_by`` (``gpt-4.1``,
-    if the labels are its answer).
+    """Converts ``record``, a row of MEDAL's released data, to the fields of a line in our JSONL
+    format.
 
-    Rows of the same context get the same group and split, in all languages. The id is made of the
-    request's id and the chatbot's name, a pair that is unique in the release. Raises RecordError
-    that names the field if a role has two models or the labels are not JSON.
+    Rows of one context (scene and persona) get the same group and split, in all languages.
+
+    Raises:
+        RecordError: A role has two models, or the labels are not JSON.
     """
     request = record.get("source")
     models = _models_by_role(record.get("models"), record.get("dialogue"))
@@ -86,8 +83,15 @@ def convert_released_row(record: Record) -> Fields:
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str]:
-    """Returns a mapping from role to model name. ``names`` has a name or None for each of
-    ``turns``. A role without names is left out. Raises RecordError if a role has two names."""
+    """Returns a mapping from role to model name, without roles that have no name.
+
+    Args:
+        names: The model's name or None, for each of ``turns``.
+        turns: The turns, each with its role.
+
+    Raises:
+        RecordError: A role has two names, or ``names`` and ``turns`` differ in number.
+    """
     models: dict[str, str] = {}
     if names is None or not isinstance(turns, list):
         return models
@@ -103,8 +107,8 @@ def _models_by_role(names: object, turns: object) -> dict[str, str]:
 
 
 def _split_scene(scene: object) -> dict[str, str]:
-    """Returns scene, persona and gender from ``scene``, the text of a request. The line of the
-    language is dropped. A text without marked lines is all scene."""
+    """Returns scene, persona and gender from ``scene``, the text of a request. A text without
+    marked lines is all scene."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in parse_text("scene", scene or "").splitlines():
@@ -118,12 +122,13 @@ def _split_scene(scene: object) -> dict[str, str]:
 
 
 def _convert_labels(labels: object) -> Fields:
-    """Returns ``labels`` as fields of our JSONL format (``labels``, ``scales``, ``comments``).
+    """Returns ``labels`` as fields of our JSONL format: ``labels``, ``scales`` and ``comments``.
 
-    ``labels`` are lists by dimension, which stay unchanged, or GPT-4.1's answer to MEDAL's
-    evaluation prompt (Table 11). The answer is a JSON object, or a text that holds one. A label in
-    it is a number (``"unsafe": 1``) or an object with a comment. Raises RecordError if a text is
-    not JSON.
+    Args:
+        labels: Dimension -> list of labels, or GPT-4.1's JSON answer to MEDAL's evaluation prompt.
+
+    Raises:
+        RecordError: ``labels`` is neither.
     """
     answer = parse_if_json(labels, "labels")
     if not answer:

@@ -25,10 +25,9 @@ MAY_THINK = re.compile(r"[<\[◁]")  # no other text has tags
 
 
 def without_thoughts(answer: str) -> tuple[str, int]:
-    """Returns ``answer`` without thoughts, and the number of thoughts.
+    """Returns ``answer`` without thoughts (text between think tags), and the number of thoughts.
 
-    A thought is text between think tags, before a closing tag without an opening tag, or after an
-    opening tag without a closing tag.
+    A tag without its partner counts too.
 
     >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
@@ -50,8 +49,8 @@ def without_thoughts(answer: str) -> tuple[str, int]:
 
 
 def thoughts_on_one_line(transcript: str) -> str:
-    """Returns ``transcript`` with the line breaks in each closed thought replaced by spaces.
-    Without this, a line in a thought could be taken for a message (``User: ...``)."""
+    """Returns ``transcript`` with each closed thought on one line, so that no line of it looks like
+    a message (``User: ...``)."""
 
     def on_one_line(thought: re.Match[str]) -> str:
         if thought["end"]:

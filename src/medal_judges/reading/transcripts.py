@@ -40,7 +40,7 @@ def _split_speaker(line: str) -> tuple[str, str] | None:
 
 
 def begins_with_role(text: str) -> bool:
-    """Returns whether the first line of ``text`` has a speaker that is in ROLE_WORDS."""
+    """Returns whether the first line of ``text`` has a known speaker, such as ``User: Hi!``."""
     spoken = _split_speaker(text.lstrip().partition("\n")[0])
     return spoken is not None and spoken[0].lower() in ROLE_WORDS
 
@@ -54,12 +54,16 @@ def may_begin_transcript(line: str) -> bool:
 def split_into_chats(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields (line number, record) for each chat in ``text``. The line number is the number of the
-    chat's first line. The record holds the chat's text under ``messages``.
+    """Splits ``text``, a file of transcripts, into chats at separators such as ``---`` or ``===
+    Chat 2 ===``.
 
-    A separator such as ``---`` or ``=== Chat 2 ===`` divides two chats if the next line begins with
-    a speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may stand between the two
-    lines. Any other line such as ``---`` is part of a turn.
+    A separator counts only if the next line, apart from headings, has a known speaker.
+
+    Args:
+        roles: Speaker's name in lower case -> role, in addition to ROLE_WORDS.
+
+    Yields:
+        (number of the chat's first line, record whose ``messages`` is the chat's text)
     """
     speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
@@ -84,12 +88,16 @@ def split_into_chats(
 
 
 def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
-    """Returns the messages in ``text``, each with ``role`` and ``content``.
+    """Returns the messages in the transcript ``text``, each with ``role`` and ``content``.
 
-    A line begins a new message if it begins with a speaker in ROLE_WORDS or ``roles``. Any other
-    line (``Note: ...`` in an answer) continues the message before. Raises RecordError if the user
-    or the assistant has no message. Raises ConfigError if ``roles`` has ``*`` (any other speaker),
-    because any line may have a colon.
+    A line without a known speaker (``Note: ...``) continues the message before it.
+
+    Args:
+        roles: Speaker's name in lower case -> role, in addition to ROLE_WORDS.
+
+    Raises:
+        RecordError: The user or the assistant has no message.
+        ConfigError: ``roles`` has ``*`` (any other speaker), but any line may have a colon.
     """
     if OTHERS in roles:
         problem = (

@@ -16,21 +16,32 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds the id of the conversation. ``record`` is a row that holds one
-    turn of it. A column that ``columns`` names for ``id`` comes first. Returns an empty text if
-    there is no column."""
+    """Returns the column that holds the id of the conversation, an empty text if there is none.
+
+    Args:
+        record: A row with one turn of a conversation.
+        columns: The user's column map. A column that it names for ``id`` comes first.
+    """
     return columns.fields.get("id") or columns.column(record, "conversation")
 
 
 def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Merges ``rows``, the turns of the chat ``chat_id``, into one record.
+    """Merges rows of one turn each into one record of the whole chat.
 
-    Returns two mappings. The first is the chat: its messages in order, the time of the first turn,
-    and every column that has one value in all rows. The second has the columns that were left out
-    because their values differ, each with the list of its values. ``counts`` is a counter, to which
-    1 is added if the turns' times cannot be read. Raises RecordError if a speaker is unknown.
+    Args:
+        chat_id: Id of the chat.
+        rows: (row number, record) of each turn.
+        columns: The user's column map.
+        counts: Counter of chats whose times cannot be read.
+
+    Returns:
+        Two mappings. The first is the chat, with its ``messages`` in order and every column that is
+            the same in all rows. The second has the values of each other column.
+
+    Raises:
+        RecordError: A speaker is unknown, or only some times have a time zone.
     """
     turns: list[Fields] = []
     used: set[str] = set()
@@ -62,9 +73,15 @@ def merge_turns(
 
 
 def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
-    """Returns ``turns`` in order: by the column ``order``, otherwise by time if every time can be
-    read, otherwise as in the file. Turns of the same time keep the order of the file. Raises
-    RecordError if only some times have a time zone."""
+    """Returns ``turns`` by their ``order``, otherwise by ``time`` if every time can be read,
+    otherwise as in the file.
+
+    Args:
+        counts: Counter of chats whose times cannot be read.
+
+    Raises:
+        RecordError: Only some times have a time zone.
+    """
     for field in ("order", "time"):
         values = [turn[field] for turn in turns]
         if all(value in (None, "") for value in values):
@@ -86,8 +103,8 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
 
 
 def comparable_values(values: Sequence[object]) -> list[Any] | None:
-    """Returns ``values`` as numbers, or as instants if they are ISO times. Returns None if a value
-    is neither."""
+    """Returns ``values`` as numbers, or as times if they are ISO times. Returns None if a value is
+    neither."""
     import pandas as pd
 
     texts = [str(value).strip() for value in values]

@@ -175,7 +175,8 @@ class Dialogue:
     def chat_hash(self) -> str:
         """Hash of the roles and words of all turns, by which labels are joined to scores.
 
-        It ignores what differs between file formats, such as white space and empty turns."""
+        It ignores what differs between file formats, such as white space and empty turns.
+        """
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:

@@ -257,7 +257,8 @@ def judgement_parser() -> Callable[[object], Judgement]:
     """Returns a function that parses the lines of one file of judgements, one after another.
 
     A line without dimensions gets the dimensions of the line before. The function raises
-    RecordError for a bad line."""
+    RecordError for a bad line.
+    """
     before: tuple[Dimension, ...] = ()
 
     def parse_next(record: object) -> Judgement:

@@ -234,7 +234,8 @@ def protect_inputs(*inputs: str | Path) -> Iterator[None]:
     """Refuses to replace one of ``inputs``, the files that a command reads, during the context.
 
     ``require_safe_out`` and all atomic writes then raise ConfigError for such an output. Inputs
-    that are not files, such as standard input, are ignored."""
+    that are not files, such as standard input, are ignored.
+    """
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

@@ -60,7 +60,8 @@ class Gzip(gzip.GzipFile):
     """A gzip file that refuses to unpack far more than it holds.
 
     Up to 4 MB are always read. Beyond that, the text may be at most 100 times as long as the packed
-    data read so far."""
+    data read so far.
+    """
 
     fileobj: Any
 

@@ -189,8 +189,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
 
 
 def _ensure_key(group: Any, name: str) -> Any:
-    """Returns ``name`` as a key of a mapping, or as an index of a list. A key that ``group`` lacks
-    is added, with the value None."""
+    """Returns ``name`` as a key of ``group``, a mapping or a list. A missing key is added with
+    None."""
     if isinstance(group, list):
         return int(name)
     group.setdefault(name, None)

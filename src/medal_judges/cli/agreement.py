@@ -25,12 +25,12 @@ def agreement(
     ),
     reading: ReadOptions,
 ) -> None:
-    """Measure how well annotators agree on the same chats, per dimension and language: percent
-    agreement, Krippendorff's alpha and Spearman's correlation. With --out it writes a page, JSON
-    and tables.
+    """Measure how well annotators agree on the same chats, per dimension and language.
 
-    Example: medal agreement fed:dialogue --out agreement
-    """
+    The measures are percent agreement, Krippendorff's alpha and Spearman's correlation. With --out
+    it writes a page, JSON and tables.
+
+    Example: medal agreement fed:dialogue --out agreement"""
     from medal_judges.data_prep.sources.registry import load_rows
     from medal_judges.eval.agreement.agreement import agreement_page, measure_agreements
     from medal_judges.eval.benchmark.sets import data_hash

@@ -10,13 +10,14 @@ from medal_judges.report.console import ProgressBar
 
 @with_options()
 def benchmark(options: BenchmarkOptions) -> None:
-    """Measure how well judges agree with people on labelled sets, and write a page. A second run
-    uses the scores of the first one for the same judge and data. It scores again what failed
-    because of a server or a limit. If a judge left too many rows without a score, everything is
-    written and the exit status is 3.
+    """Measure how well judges agree with people on labelled sets, and write a page.
 
-    Example: medal benchmark --config human --judge mine=runs/mine
-    """
+    A second run uses the scores of the first one for the same judge and data. It scores again what
+    failed because of a server or a limit.
+
+    If a judge left too many rows without a score, everything is written and the exit status is 3.
+
+    Example: medal benchmark --config human --judge mine=runs/mine"""
     from medal_judges.eval.benchmark.page import benchmark_page
     from medal_judges.eval.benchmark.run import run_benchmark
     from medal_judges.report.page import print_and_write

@@ -18,16 +18,17 @@ from medal_judges.report.page import print_and_write
 @with_options(locks="folder")
 def compare(options: CompareOptions) -> None:
     """Compare versions or chatbots by a judge's scores: differences, their intervals, and the
-    smallest differences that these chats could show. Systems are paired by id, or by --context.
-    With --human, people's labels of some chats correct a judge that favours one system. With --out
-    it writes a page, JSON and tables.
+    smallest differences that these chats could show.
+
+    Systems are paired by id, or by --context. With --human, people's labels of some chats correct a
+    judge that favours one system. With --out it writes a page, JSON and tables.
 
     A mean hides a few chats that are much worse: --bad adds the share of bad scores.
-    --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit
-    status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.
 
-    Example: medal compare v1.jsonl v2.jsonl --out compared
-    """
+    --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit status is 1 if a
+    gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.
+
+    Example: medal compare v1.jsonl v2.jsonl --out compared"""
     reading = start_report(options.reading, options.out)
     reading.copied = options.columns
     with ProgressBar("judging") as bar:

@@ -19,11 +19,11 @@ SELECTION = "selection.jsonl"
 @with_options(locks="folder")
 def curate(options: CurateOptions) -> None:
     """Select chats for annotation, the same number in each language, and report the balance
-    reached. Writes selection.jsonl (with the weight of each chat), left_out.jsonl and
-    curation.json.
+    reached.
 
-    Example: medal curate labelled/labelled.jsonl --n 100 --out curated
-    """
+    Writes selection.jsonl (with the weight of each chat), left_out.jsonl and curation.json.
+
+    Example: medal curate labelled/labelled.jsonl --n 100 --out curated"""
     out = options.out
     if (out / SELECTION).exists() and not options.overwrite:
         raise ConfigError(

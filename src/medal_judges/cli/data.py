@@ -166,12 +166,13 @@ def plant(
     seed: int = SEED,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Plant issues into good chats, to test a judge. Writes clean chats, chats with a planted
-    issue, and matched controls, all labelled. Use one split of your chats per run, and the same
-    --split. medal data write selects chats by their turns.
+    """Plant issues into good chats, to test a judge.
 
-    Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
-    """
+    Writes clean chats, chats with a planted issue, and matched controls, all labelled. Use one
+    split of your chats per run, and the same --split. medal data write selects chats by their
+    turns.
+
+    Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl"""
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
@@ -210,10 +211,11 @@ def stats(
     reading: ReadOptions,
 ) -> None:
     """Describe chats: counts, lengths, vocabulary and, if there are any, labels, as in MEDAL's
-    Table 2 and Figures 2, 9 and 10. Several sets count as one. Writes a page, tables and pictures.
+    Table 2 and Figures 2, 9 and 10.
 
-    Example: medal data stats chitchat:test --out stats
-    """
+    Several sets count as one. Writes a page, tables and pictures.
+
+    Example: medal data stats chitchat:test --out stats"""
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import compute_statistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_rows
@@ -286,11 +288,13 @@ def followups(
     ),
 ) -> None:
     """Generate follow-ups, what a pleased or annoyed user might say next, with language models
-    (DIET's meta-prompt). Read and correct the file before use. Settings to change are for example
-    llms=[ORG/NAME] and signs=[negative,positive]. The same command resumes after a stop.
+    (DIET's meta-prompt).
 
-    Example: medal data followups --config embedded --out pool.yaml
-    """
+    Read and correct the file before use. The same command resumes after a stop.
+
+    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
+
+    Example: medal data followups --config embedded --out pool.yaml"""
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
     from medal_judges.data_prep.jobs import path_beside
 

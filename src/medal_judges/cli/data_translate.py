@@ -38,12 +38,12 @@ def translate(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Translate the English dialogues of a file. Turns and roles stay unchanged. The same command
-    resumes after a stop. Next to OUT, the file OUT.failed.jsonl lists failures with their reasons,
-    and OUT.answers.jsonl is needed to resume.
+    """Translate the English dialogues of a file. Turns and roles stay unchanged.
 
-    Example: medal data translate dialogues.jsonl --to de --to zh
-    """
+    The same command resumes after a stop, for which it needs OUT.answers.jsonl next to OUT.
+    OUT.failed.jsonl lists failures with their reasons.
+
+    Example: medal data translate dialogues.jsonl --to de --to zh"""
     from medal_judges.data_prep.jobs import path_beside
     from medal_judges.data_prep.translation import (
         TranslateConfig,

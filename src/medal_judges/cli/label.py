@@ -70,11 +70,12 @@ def label(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Label chats with a judge, for training or annotation, and set malformed users apart. The same
-    command resumes after a stop. It labels again what failed because of a server or a limit.
+    """Label chats with a judge, for training or annotation, and set malformed users apart.
 
-    Example: medal label dialogues.jsonl --out labelled
-    """
+    The same command resumes after a stop. It labels again what failed because of a server or a
+    limit.
+
+    Example: medal label dialogues.jsonl --out labelled"""
     report_of_reading = start_report(reading, out)
     require_labellable(
         stream_labelled(file, reading, report_of_reading),

@@ -14,10 +14,13 @@ def report(options: ReportOptions) -> None:
     why.
 
     A gate stops a release: it compares the 95% interval of a dimension (mean, or share of chats
-    with an issue) with a limit. It fails, with exit status 1, if the whole interval is on the wrong
-    side. If the limit is inside the interval, the gate is undecided (exit status 4, unless another
-    gate fails). A gate that decides nothing (unknown dimension, no scores, too few chats, fewer
-    scores than --min-coverage) is an error (exit status 2 or 3), not a pass.
+    with an issue) with a limit.
+
+    A gate fails, with exit status 1, if the whole interval is on the wrong side. If the limit is
+    inside the interval, the gate is undecided (exit status 4, unless another gate fails).
+
+    A gate that decides nothing (unknown dimension, no scores, too few chats, fewer scores than
+    --min-coverage) is an error (exit status 2 or 3), not a pass.
 
     A mean hides a few chats that are much worse. So each graded dimension also has the share of its
     bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
@@ -25,8 +28,7 @@ def report(options: ReportOptions) -> None:
     With --human, people's labels of a random sample of the chats correct the judge's errors in
     means, shares and gates (prediction-powered inference).
 
-    Example: medal report scores.jsonl --chats chats.jsonl --out report
-    """
+    Example: medal report scores.jsonl --chats chats.jsonl --out report"""
     reading = start_report(options.reading, options.out)
     reading.copied = options.by
     report_values = make_report(options, reading)

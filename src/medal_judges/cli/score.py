@@ -77,11 +77,12 @@ def score(
     ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Give each chat of a file its scores by a judge, one line a chat. The same command resumes
-    after a stop. It scores again what failed because of a server or a limit.
+    """Give each chat of a file its scores by a judge, one line a chat.
 
-    Example: medal score chats.jsonl --out scores.jsonl
-    """
+    The same command resumes after a stop. It scores again what failed because of a server or a
+    limit.
+
+    Example: medal score chats.jsonl --out scores.jsonl"""
     choice = choose_judge(judge, settings, device=device)
     choice = choice.with_spending(max_cost, dry_run=dry_run)
     out_file = None

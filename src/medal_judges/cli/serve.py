@@ -36,10 +36,11 @@ def serve(
     limits: ServeLimits,
 ) -> None:
     """Score chats over HTTP: POST /score answers with scores. /health, /judge and /metrics describe
-    the server. With --max-cost the server stops using a paid model before it spends more in total.
+    the server.
 
-    Example: medal serve boxed --port 8000
-    """
+    With --max-cost the server stops using a paid model before it spends more in total.
+
+    Example: medal serve boxed --port 8000"""
     from medal_judges.inference.serving.server import serve as run
     from medal_judges.inference.serving.server import token_from_environment
 

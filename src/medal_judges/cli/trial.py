@@ -45,10 +45,11 @@ def trial(
     reading: ReadOptionsWithoutLabels,
 ) -> None:
     """Test whether judges notice small edits: they score pairs of chats that differ by one edit,
-    made by rules. Writes a page, JSON and the scores, which a second run uses again.
+    made by rules.
 
-    Example: medal trial runs/mine length --out trial
-    """
+    Writes a page, JSON and the scores, which a second run uses again.
+
+    Example: medal trial runs/mine length --out trial"""
     from medal_judges.config import load_config
     from medal_judges.eval.trial.trial import (
         TRIAL_NAME,

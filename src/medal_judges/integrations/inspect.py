@@ -63,7 +63,7 @@ def medal_judge(
 
 
 def _to_inspect_score(scored: ScoredChats) -> Score:
-    """Returns the mean score in each dimension as Inspect's Score."""
+    """Returns the mean of ``scored`` in each dimension as a Score of Inspect."""
     judgements = []
     failures = {}
     explanations = []

@@ -47,7 +47,8 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False) -> Console:
-    """Returns a console as wide as the terminal. Without a terminal it is WIDTH columns wide."""
+    """Returns a console as wide as the terminal, or 100 columns wide without one. ``stderr``:
+    whether it prints on standard error."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 

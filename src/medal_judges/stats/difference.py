@@ -132,8 +132,8 @@ class Difference:
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. An entry of
-    None does not count as a test, and its factor is 1."""
+    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. None is no
+    test, with a factor of 1."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0

@@ -159,8 +159,8 @@ def share_of(sample: Sample) -> Estimate:
 def difference_of(first: Sample, second: Sample) -> Difference:
     """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
-    Clusters in both samples are compared in pairs. With fewer than 5 clusters in a sample, there is
-    a reason instead of an interval."""
+    Clusters in both samples are compared in pairs. Without 5 clusters in each, there is no
+    interval."""
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
     first_mean, second_mean = jackknifed_means([first, second])

@@ -38,9 +38,9 @@ from medal_judges.models.llm.protocol import (
     Message,
     chat_messages,
     failed_completion,
-    first_turn_that_fits,
-    grouped_likelihoods,
+    first_kept_message,
     likelihood_usage,
+    score_groups,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import UnreadError, answer_start, quote
@@ -404,7 +404,7 @@ class FollowUpJudge(Judge):
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
             messages = chat_messages(request.dialogue)
-            start = first_turn_that_fits(messages, self.llm, self.budget)
+            start = first_kept_message(messages, self.llm, self.budget)
             request.payload = view = _View(start, messages[start:])
             request.tokens = self.llm.count_tokens(view.messages)
             request.truncated_turns = start
@@ -425,7 +425,7 @@ class FollowUpJudge(Judge):
                 owners.append((request.dialogue.id, request.payload.start))
                 continuations.append(self._continuations(request))
         joint = self.config.likelihood == "joint"
-        scored = iter(grouped_likelihoods(self.llm, continuations, owners, joint=joint))
+        scored = iter(score_groups(self.llm, continuations, owners, joint=joint))
         judgements = []
         for request in requests:
             view = request.payload

@@ -61,7 +61,7 @@ class AnswerCache:
             raise self._error(error) from error
         return answers
 
-    def append(self, key: str, answer: Completion) -> None:
+    def save(self, key: str, answer: Completion) -> None:
         """Saves ``answer`` under ``key``, unless it is a failed answer. Raises SourceError if the
         file cannot be written."""
         if answer.failed:

@@ -273,7 +273,7 @@ def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     return Usage(input=prompt + scored)
 
 
-def grouped_likelihoods(
+def score_groups(
     llm: LanguageModel,
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
@@ -313,11 +313,11 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns how many of the oldest turns to drop so that the others fit.
+    """Returns the smallest index of a turn from which on a dialogue fits.
 
     Args:
-        turns: The most turns to drop, and the result if nothing fits.
-        fits: Whether the others fit after so many are dropped. Stays true for larger numbers.
+        turns: The largest index to try, and the result if nothing fits.
+        fits: Whether the turns from an index on fit. Stays true for larger indices.
     """
     low, high = 0, turns  # by bisection
     if fits(0):
@@ -331,11 +331,11 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
     return high
 
 
-def first_turn_that_fits(
+def first_kept_message(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns how many of the oldest ``messages`` to drop so that the others fit a prompt. The last
-    message is never dropped, even if it is too long.
+    """Returns the index of the first of ``messages`` to keep, so that the rest fits a prompt. The
+    last message is always kept, even if it is too long.
 
     Args:
         llm: The language model whose tokens are counted.

@@ -2,7 +2,7 @@
 
 All requests of a process run on one event loop. For each model there is one client, which tries a
 failed request again, and one semaphore. Answers are cached if they may cost money. Messages of a
-server or a library are shown only through ``one_line``, which removes secrets.
+server or a library are shown only through ``safe_line``, which removes secrets.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RequestError(Exception):
         self.status, self.field = status, field
 
 
-def one_line(text: object) -> str:
+def safe_line(text: object) -> str:
     """Returns ``text``, a message of a server, as one short line without secrets."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
@@ -127,7 +127,7 @@ def to_request_error(error: Exception) -> RequestError:
         cause = error.__cause__ or error
         is_sent = not type(cause).__name__.startswith("Connect")
         return RequestError(
-            f"no connection: {one_line(cause)}",
+            f"no connection: {safe_line(cause)}",
             stop=not is_sent,
             transient=True,
             billed=is_sent,
@@ -146,12 +146,12 @@ def to_request_error(error: Exception) -> RequestError:
 def _status_error(error: APIStatusError) -> RequestError:
     body = error.body if isinstance(error.body, dict) else {}
     status, response = error.status_code, error.response
-    reason = f"HTTP {status}: {one_line(body.get('message') or error.message)}"
-    is_quotas = is_quota(status, response.text, response.headers)
+    reason = f"HTTP {status}: {safe_line(body.get('message') or error.message)}"
+    is_quotas = is_quota_refusal(status, response.text, response.headers)
     is_quotas |= status == 400 and bool(_QUOTA.search(f"{body.get('code')}"))
     stop = is_quotas or status in STOPS or 300 <= status < 400
     if 300 <= status < 400:
-        target = one_line(response.headers.get("location", "?")).partition("?")[0]
+        target = safe_line(response.headers.get("location", "?")).partition("?")[0]
         reason = f"HTTP {status}: it redirects to {target}. Set llm.base_url to it if you trust it"
     elif "flagged_input" in str(body.get("metadata")):
         # A gateway's moderation is about the text of this request (OpenRouter).
@@ -165,7 +165,7 @@ def _status_error(error: APIStatusError) -> RequestError:
     )
 
 
-def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
+def is_quota_refusal(status: int, body: str, headers: Mapping[str, str]) -> bool:
     """Returns whether a response says that the account is empty or a daily or longer limit is
     reached, so that further attempts are useless.
 
@@ -237,7 +237,7 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
         http_client = DefaultAsyncHttpxClient(
             # Dialogues and key go only to the address that the user gave.
             follow_redirects=False,
-            event_hooks={"response": [_end_retries]},
+            event_hooks={"response": [_end_useless_retries]},
         )
     except Exception as error:
         raise ConfigError(
@@ -253,13 +253,13 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
     )
 
 
-async def _end_retries(response: Any) -> None:
+async def _end_useless_retries(response: Any) -> None:
     """Stops the client from trying again if ``response`` says that a further attempt cannot
     succeed."""
     status = response.status_code
     if status in (429, 500):
         await response.aread()
-        is_final = is_quota(status, response.text, response.headers)
+        is_final = is_quota_refusal(status, response.text, response.headers)
         if is_final or _SYSTEM.search(response.text):
             response.headers["x-should-retry"] = "false"
 
@@ -431,7 +431,7 @@ class RemoteModel(LanguageModel):
 
         def arrived(index: int, answer: Completion) -> None:
             if self.cache is not None:
-                self.cache.append(keys[index], answer)
+                self.cache.save(keys[index], answer)
             on_answer(index, answer)
 
         run_on_loop(self._send_all(missing, arrived))
@@ -750,7 +750,7 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
         RequestError: The body is an error or not a chat completion.
     """
     if isinstance(answer, dict) and answer.get("error"):
-        reason = f"the answer's body is an error: {one_line(answer['error'])}"
+        reason = f"the answer's body is an error: {safe_line(answer['error'])}"
         raise RequestError(reason, transient=True, billed=True)
     try:
         checked = _Answer.model_validate(answer)
@@ -762,7 +762,7 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     finish: Finish = "stop"
     if end in CUT:
         finish = "length"
-    reason = _refusal_reason(choice.message, text, end)
+    reason = _failure_reason(choice.message, text, end)
     if not (reason or text.strip() or end in CUT or request.accept_truncated):
         reason = "an empty answer"
     if reason:
@@ -789,7 +789,7 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
     return tuple(tokens)
 
 
-def _refusal_reason(message: _Message, text: str, end: str) -> str:
+def _failure_reason(message: _Message, text: str, end: str) -> str:
     """Returns why an answer is not valid, or an empty text if it is valid.
 
     Args:
@@ -798,11 +798,11 @@ def _refusal_reason(message: _Message, text: str, end: str) -> str:
         end: The finish reason in lower case, such as ``stop``.
     """
     if message.refusal:
-        return f"the model refused: {one_line(message.refusal)}"
+        return f"the model refused: {safe_line(message.refusal)}"
     if without_secrets(text) != text:
         return "the answer contains the key or the password of the server"
     if end not in COMPLETE | CUT:
-        return f"the server ended the answer with {one_line(end or 'no reason')!r}"
+        return f"the server ended the answer with {safe_line(end or 'no reason')!r}"
     return ""
 
 

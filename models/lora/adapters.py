@@ -145,7 +145,7 @@ def load_adapted_model(
     return model, tokenizer
 
 
-def load_network_with(
+def load_trained_network(
     config: LoraConfig,
     device: Device,
     state: Mapping[str, Tensor],

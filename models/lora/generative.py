@@ -26,7 +26,7 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
-    load_network_with,
+    load_trained_network,
     move_network,
     save_adapted,
     with_absolute_base,
@@ -130,7 +130,7 @@ class GenerativeLoraJudge(PromptedJudge):
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a new network with the architecture of ``net`` and the trained weights in
         ``state``."""
-        return load_network_with(self.lora, self.device, state)
+        return load_trained_network(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns a copy of the judge that has the trained ``network``, in ``dtype``."""
@@ -171,7 +171,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
     # -- what training uses --------------------------------------------------------------------
 
-    def prepared_request(self, dialogue: Dialogue) -> ScoreRequest:
+    def prepare_request(self, dialogue: Dialogue) -> ScoreRequest:
         """Returns the request to score ``dialogue``, cut to what fits the prompt. If nothing fits,
         its ``payload.failure`` says why."""
         request = ScoreRequest(dialogue, None)
@@ -189,7 +189,7 @@ class GenerativeLoraJudge(PromptedJudge):
         end).
 
         Args:
-            request: A dialogue to score, from ``prepared_request``.
+            request: A dialogue to score, from ``prepare_request``.
             question: The question that the prompt asks about it.
             units: The label on [0, 1] of each dimension of the question.
             comments: The comment on each dimension that has one.

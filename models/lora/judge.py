@@ -27,7 +27,7 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
-    load_network_with,
+    load_trained_network,
     move_network,
     save_adapted,
     with_absolute_base,
@@ -91,7 +91,7 @@ class LoraJudge(SequenceJudge):
 
     def new_network(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
-        return load_network_with(self.config, self.device, state, labels)
+        return load_trained_network(self.config, self.device, state, labels)
 
     def _save(self, folder: Path) -> None:
         save_adapted(self.net, self.tokenizer, self.config, folder)

@@ -25,8 +25,8 @@ from medal_judges.models.llm.protocol import (
     Message,
     failed_completion,
     first_fitting_start,
-    grouped_likelihoods,
     likelihood_usage,
+    score_groups,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, no_model_error
 from medal_judges.models.prompted.answers import (
@@ -419,7 +419,7 @@ def compute_likelihoods(
         (likelihoods, usage) for each group.
     """
     answers: list[tuple[list[Likelihood], Usage]] = []
-    for likelihoods in grouped_likelihoods(llm, groups, owners):
+    for likelihoods in score_groups(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
         answers.append((likelihoods, usage))
     return answers

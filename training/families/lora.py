@@ -80,7 +80,7 @@ def answer_dataset(
     rows: list[dict[str, Any]] = []
     unread = 0
     for number, example in enumerate(examples):
-        request = judge.prepared_request(example.dialogue)
+        request = judge.prepare_request(example.dialogue)
         if request.payload.failure is not None:
             unread += 1
             continue

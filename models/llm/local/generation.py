@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.llm.chat_template import STOP, Prompts
 from medal_judges.models.llm.local.likelihood import (
-    cache_name,
+    cache_argument,
     can_share_prefix,
     is_tested,
     takes_argument,
@@ -68,7 +68,7 @@ def prompt_batches(
     for index, request in enumerate(requests):
         by_limit.setdefault(request.max_tokens, []).append(index)
     for max_tokens, indices in by_limit.items():
-        groups = _group_alike(prompts, indices)
+        groups = _group_by_beginning(prompts, indices)
         groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
         batch: list[int] = []
         longest = 0
@@ -82,7 +82,7 @@ def prompt_batches(
         yield batch
 
 
-def generate_rows(
+def generate_batch(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
@@ -104,7 +104,7 @@ def generate_rows(
     begin = inputs.ids.shape[1]
     settings: dict[str, Any] = {}
     if inputs.cache is not None:
-        settings[cache_name(model)] = inputs.cache
+        settings[cache_argument(model)] = inputs.cache
     generator: Any = model  # its annotations know no ``generate``
     with torch.inference_mode():
         sequences = generator.generate(
@@ -120,11 +120,11 @@ def generate_rows(
             no_repeat_ngram_size=0,
             min_length=0,
             pad_token_id=pad,
-            logits_processor=_processors(tokenizer, requests, begin, thinks),
+            logits_processor=_logits_processors(tokenizer, requests, begin, thinks),
             **settings,
         )
     written = sequences[:, begin:]
-    ends = {tokenizer.eos_token_id, *end_ids(model)}
+    ends = {tokenizer.eos_token_id, *end_token_ids(model)}
     rows = []
     for index, ids in enumerate(written.tolist()):
         length = next((k for k, token in enumerate(ids) if token in ends), len(ids))
@@ -133,13 +133,13 @@ def generate_rows(
     return rows
 
 
-def end_ids(model: PreTrainedModel) -> list[int | None]:
+def end_token_ids(model: PreTrainedModel) -> list[int | None]:
     """Returns the ids of the tokens that end an answer, from the generation config of ``model``."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
 
 
-def _processors(
+def _logits_processors(
     tokenizer: PreTrainedTokenizerBase,
     requests: Sequence[ChatRequest],
     begin: int,
@@ -200,7 +200,7 @@ def prepare_inputs(
     """
     groups = [[index] for index in range(len(prompts))]
     if can_share_prefix(model.config):
-        groups = _group_alike(prompts, range(len(prompts)), shortest)
+        groups = _group_by_beginning(prompts, range(len(prompts)), shortest)
     if len(groups) == len(prompts):
         ids, mask = _pad_left(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
@@ -219,7 +219,7 @@ def prepare_inputs(
     with torch.inference_mode():
         out = model(input_ids=ids, attention_mask=mask, use_cache=True, **extra)
         chosen = torch.tensor(rows, device=model.device)
-        cache = getattr(out, cache_name(model))
+        cache = getattr(out, cache_argument(model))
         cache.batch_select_indices(chosen)
     tails = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
     tail_ids, tail_mask = _pad_left(model, tails, pad)
@@ -232,7 +232,7 @@ def prepare_inputs(
     )
 
 
-def _group_alike(
+def _group_by_beginning(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
     """Returns groups of ``indices`` whose prompts begin alike.
@@ -366,9 +366,9 @@ class GrammarMask(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.matchers:
-            self._advance(input_ids)
+            self._advance_matchers(input_ids)
         else:
-            self._start(scores.shape[1])
+            self._create_matchers(scores.shape[1])
         allowed = np.ones(scores.shape, dtype=bool)
         for row, matcher, is_thought in zip(
             allowed, self.matchers, self.thoughts, strict=True
@@ -380,11 +380,11 @@ class GrammarMask(LogitsProcessor):
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
 
-    def _start(self, words: int) -> None:
+    def _create_matchers(self, words: int) -> None:
         """Creates the grammar checker of each row. ``words`` is the size of the vocabulary."""
         from llguidance import LLMatcher
 
-        view = _tokenizer_view(self.tokenizer, words)
+        view = _to_llguidance(self.tokenizer, words)
         for schema in self.schemas:
             matcher = None
             if schema is not None:
@@ -394,7 +394,7 @@ class GrammarMask(LogitsProcessor):
                 matcher = LLMatcher(view, grammar)
             self.matchers.append(matcher)
 
-    def _advance(self, input_ids: torch.Tensor) -> None:
+    def _advance_matchers(self, input_ids: torch.Tensor) -> None:
         """Tells the grammar checker of each row the row's last token, from ``input_ids`` [rows,
         columns]."""
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
@@ -411,7 +411,7 @@ class GrammarMask(LogitsProcessor):
 
 
 @lru_cache(maxsize=4)
-def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
+def _to_llguidance(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
     """Returns ``tokenizer`` in the form that llguidance needs. ``words`` is the size of the
     vocabulary. Raises ConfigError if llguidance does not support the tokenizer."""
     from llguidance.hf import from_tokenizer

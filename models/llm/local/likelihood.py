@@ -109,7 +109,7 @@ def tree_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
         yield nodes
 
 
-def tree_logprobs(
+def score_as_tree(
     model: PreTrainedModel,
     sequences: Sequence[TokenSequence],
     *,
@@ -141,15 +141,15 @@ def tree_logprobs(
         ends = [*scored_spine[LOGIT_ROWS::LOGIT_ROWS], tree.base]
         for start, end in pairwise([0, *ends]):
             nodes = range(start, end)
-            read, cache = _read_nodes(model, nodes, tree, scored_children, cache)
+            read, cache = _run_on_nodes(model, nodes, tree, scored_children, cache)
             logprobs |= read
         for packed in tree_passes(tree, limit):
             if scored_children.keys().isdisjoint(packed):
                 continue  # last tokens only: their parents' logits score them
             depths = torch.tensor(tree.depths, device=model.device)[None, packed]
-            masks = _tree_masks(tree, packed, model)
+            masks = _attention_mask(tree, packed, model)
             inputs = {"position_ids": depths, "attention_mask": masks}
-            read, cache = _read_nodes(
+            read, cache = _run_on_nodes(
                 model, packed, tree, scored_children, cache, **inputs
             )
             logprobs |= read
@@ -175,14 +175,14 @@ def _scored_children(
     """
     nodes: set[int] = set()
     for path, sequence in zip(tree.paths, sequences, strict=True):
-        nodes.update(path[_first_scored(sequence, joint) :])
+        nodes.update(path[_first_scored_index(sequence, joint) :])
     children: dict[int, list[int]] = {}
     for node in sorted(nodes):
         children.setdefault(tree.parents[node], []).append(node)
     return children
 
 
-def _first_scored(sequence: TokenSequence, joint: bool) -> int:
+def _first_scored_index(sequence: TokenSequence, joint: bool) -> int:
     """Returns the index of the first token of ``sequence`` whose log-probability is needed: 1 with
     ``joint``, otherwise where the scored part begins."""
     if joint:
@@ -190,7 +190,7 @@ def _first_scored(sequence: TokenSequence, joint: bool) -> int:
     return sequence.start
 
 
-def _read_nodes(
+def _run_on_nodes(
     model: PreTrainedModel,
     nodes: Sequence[int],
     tree: Tree,
@@ -217,16 +217,16 @@ def _read_nodes(
             children += scored_children[node]
             row_of_child += [len(rows)] * len(scored_children[node])
             rows.append(position)
-    name = cache_name(model)
+    name = cache_argument(model)
     inputs |= {"use_cache": True, name: cache}
-    logits, out = logits_and_output(model, token_ids[None, nodes], rows, **inputs)
+    logits, out = run_for_logits(model, token_ids[None, nodes], rows, **inputs)
     at = torch.tensor(row_of_child, device=logits.device)
     chosen = logits[at, token_ids[children]]
     logprobs = chosen - torch.logsumexp(logits, dim=-1)[at]
     return dict(zip(children, logprobs.tolist(), strict=True)), getattr(out, name)
 
 
-def _tree_masks(
+def _attention_mask(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """Returns the additive attention mask [1, 1, nodes, base + nodes] that shows each node itself
@@ -268,7 +268,7 @@ def _tree_masks(
 # -- one pass a sequence -----------------------------------------------------------------------
 
 
-def plain_logprobs(
+def score_one_by_one(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Returns the log-probabilities of scored tokens, from one forward pass for each of
@@ -285,11 +285,11 @@ def plain_logprobs(
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
-        first = _first_scored(sequence, joint)
+        first = _first_scored_index(sequence, joint)
         tokens = torch.tensor([sequence.ids], device=model.device)
         rows = range(first - 1, len(sequence.ids) - 1)
         with torch.inference_mode():
-            logits, _ = logits_and_output(model, tokens, rows, use_cache=False)
+            logits, _ = run_for_logits(model, tokens, rows, use_cache=False)
             logprobs = torch.log_softmax(logits, dim=-1)
             logprobs = logprobs.gather(1, tokens[0, first:, None])[:, 0]
         before, after = np.split(
@@ -300,7 +300,7 @@ def plain_logprobs(
     return scored, prefix
 
 
-def logits_and_output(
+def run_for_logits(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
     """Runs ``model`` on one sequence of tokens.
@@ -321,7 +321,7 @@ def logits_and_output(
     return out.logits[0, places].float(), out
 
 
-def cache_name(model: PreTrainedModel) -> str:
+def cache_argument(model: PreTrainedModel) -> str:
     """Returns the name of the key-value cache in the arguments and outputs of ``model``, which
     depends on the version of transformers."""
     return "cache" if takes_argument(model, "cache") else "past_key_values"

@@ -12,12 +12,12 @@ from medal_judges.models.device import max_batch_tokens, torch_device, torch_dty
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Row, generate_rows, prompt_batches
+from medal_judges.models.llm.local.generation import Row, generate_batch, prompt_batches
 from medal_judges.models.llm.local.likelihood import (
     context_length,
     is_tested,
-    plain_logprobs,
-    tree_logprobs,
+    score_as_tree,
+    score_one_by_one,
 )
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
@@ -160,7 +160,7 @@ class LocalModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         completions = []
-        rows = self._generate_rows(prompts, requests)
+        rows = self._generate_in_batches(prompts, requests)
         for row, request, prompt in zip(rows, requests, prompts, strict=True):
             completions.append(self._to_completion(row, request, len(prompt)))
         return completions
@@ -178,14 +178,14 @@ class LocalModel(TokenModel):
             usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
         )
 
-    def _generate_rows(
+    def _generate_in_batches(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Row]:
         """Returns a generated answer to each of ``prompts`` (token ids), whose ``requests`` have
         the sampling settings."""
 
         def written(batch: Sequence[int]) -> list[Row]:
-            return generate_rows(
+            return generate_batch(
                 self.model,
                 self.tokenizer,
                 [prompts[i] for i in batch],
@@ -204,7 +204,7 @@ class LocalModel(TokenModel):
         shared = self._shared
         if shared is None:
             shared = is_tested(self.model.config)
-        score = tree_logprobs if shared else plain_logprobs
+        score = score_as_tree if shared else score_one_by_one
         answers: list[list[Likelihood]] = []
         with self.computing:
             for group in groups:

@@ -112,7 +112,7 @@ def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
     return params
 
 
-def prompt_params(*, read_cache: bool) -> Any:
+def scoring_params(*, read_cache: bool) -> Any:
     """Returns SamplingParams that make vLLM score the tokens of a prompt.
 
     Args:
@@ -253,7 +253,7 @@ class VllmModel(TokenModel):
             read_cache: Whether to use vLLM's prefix cache.
             joint: Whether to compute the log-probability of the prefixes too.
         """
-        params = prompt_params(read_cache=read_cache)
+        params = scoring_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
         likelihoods = {}
         outputs = self._generate(prompts, [params] * len(prompts))

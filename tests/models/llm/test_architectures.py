@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medal_judges.models.llm.local.likelihood import TESTED, is_tested, plain_logprobs
+from medal_judges.models.llm.local.likelihood import TESTED, is_tested, score_one_by_one
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
@@ -31,7 +31,7 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(
     ]
     given = llm.loglikelihood([group], joint=True)[0]
     sequences = [llm.template.to_sequence(c) for c in group]
-    plain, before = plain_logprobs(llm.model, sequences, joint=True)
+    plain, before = score_one_by_one(llm.model, sequences, joint=True)
     for ours, theirs, prefix in zip(given, plain, before, strict=True):
         np.testing.assert_allclose(ours.logprobs, theirs, atol=1e-4)
         assert ours.prefix_logprob == pytest.approx(prefix, abs=1e-2)

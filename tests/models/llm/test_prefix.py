@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
+from medal_judges.models.llm.local.likelihood import score_as_tree, score_one_by_one
 
 
 def tiny(seed: int = 0) -> LlamaForCausalLM:
@@ -54,8 +54,8 @@ def random_group(
 def test_same_numbers_as_the_plain_loop(seed: int, limit: int) -> None:
     model = tiny(seed)
     group = random_group(np.random.default_rng(seed), trunk=60, branches=25)
-    shared, shared_prefix = tree_logprobs(model, group, joint=True, limit=limit)
-    plain, plain_prefix = plain_logprobs(model, group, joint=True)
+    shared, shared_prefix = score_as_tree(model, group, joint=True, limit=limit)
+    plain, plain_prefix = score_one_by_one(model, group, joint=True)
     for ours, theirs in zip(shared, plain, strict=True):
         assert ours.shape == theirs.shape
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
@@ -85,8 +85,8 @@ def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> No
         else Gemma3ForCausalLM(Gemma3TextConfig(**settings, layer_types=layers))
     ).eval()
     group = random_group(np.random.default_rng(3), trunk=60, branches=25)
-    shared, shared_prefix = tree_logprobs(model, group, joint=True, limit=limit)
-    plain, plain_prefix = plain_logprobs(model, group, joint=True)
+    shared, shared_prefix = score_as_tree(model, group, joint=True, limit=limit)
+    plain, plain_prefix = score_one_by_one(model, group, joint=True)
     np.testing.assert_allclose(np.concatenate(shared), np.concatenate(plain), atol=1e-4)
     np.testing.assert_allclose(shared_prefix, plain_prefix, atol=1e-3)
     model.config.sliding_window = (
@@ -94,7 +94,7 @@ def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> No
     )
     assert (
         np.abs(
-            np.concatenate(plain_logprobs(model, group)[0]) - np.concatenate(plain)
+            np.concatenate(score_one_by_one(model, group)[0]) - np.concatenate(plain)
         ).max()
         > 1
     )

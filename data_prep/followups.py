@@ -40,11 +40,16 @@ _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itsel
 class PoolGeneration(Config):
     """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
-    A follow-up is what a user might say next. Each model of ``llms`` is asked ``samples`` times for
-    ``count`` follow-ups of each kind in ``signs``. ``signs`` has ``negative`` (the user is
-    dissatisfied), ``positive`` or both. ``strategy`` is ``selfmap`` if the only model in ``llms``
-    is also the one that will judge. ``strategy`` is ``craft`` if another model will judge, and None
-    if any model may. ``judge`` names the model that will judge, for ``craft``.
+    A follow-up is what a user might say next.
+
+    Attributes:
+        llms: The models that are asked for follow-ups.
+        strategy: ``selfmap`` if the only model in ``llms`` will judge, ``craft`` if another model
+            will. None if any may.
+        judge: The model that will judge, for ``craft``.
+        signs: ``negative`` (the user is dissatisfied), ``positive`` or both.
+        count: The number of follow-ups to ask for at a time.
+        samples: The number of times that each model is asked, for each sign.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(

@@ -40,8 +40,10 @@ _LETTER = re.compile(r"[^\W\d_]")
 class TranslateConfig(Config):
     """Settings of ``medal data translate``.
 
-    ``llm`` is the model that translates. ``tries`` is the maximum number of requests for one
-    dialogue. ``max_tokens`` is the maximum length of one answer.
+    Attributes:
+        llm: The model that translates.
+        tries: The maximum number of requests for one dialogue.
+        max_tokens: The maximum length of one answer, in tokens.
     """
 
     llm: LLMConfig

@@ -22,9 +22,15 @@ EMPTY = "[empty message]"
 
 
 class Criteria(Config):
-    """Instructions for one dimension: its ``title``, the question to ``ask``, and how to decide.
-    For an issue, ``mark`` says when to mark it and ``leave`` when not. For a rating, ``grades``
-    says what each level means."""
+    """Instructions for annotators on one dimension.
+
+    Attributes:
+        title: The heading. By default the name of the dimension.
+        ask: The question. By default the one for all dimensions of this kind.
+        mark: For an issue, when to mark it.
+        leave: For an issue, when not to mark it.
+        grades: For a rating, what each level means, the lowest first.
+    """
 
     title: str = ""
     ask: str = ""
@@ -36,11 +42,13 @@ class Criteria(Config):
 class Guidelines(Config):
     """The instructions for annotators, from a YAML file in configs/annotation/.
 
-    ``title`` is the heading. ``settings`` maps the name of a setting, such as ``open-domain``, to
-    the first paragraph of the introduction. ``intro`` has the paragraphs after it. ``dimensions``
-    has the criteria of each dimension. ``asks`` has four questions: ``binary`` and ``ordinal``, for
-    dimensions of this kind whose criteria have no question, and ``comment`` and ``other_text``, for
-    the two free texts.
+    Attributes:
+        title: The heading.
+        settings: Setting, such as ``open-domain`` -> first paragraph of the introduction.
+        intro: The other paragraphs of the introduction.
+        asks: The questions of issues (``binary``) and ratings (``ordinal``) without their own, and
+            of the two free texts (``comment``, ``other_text``).
+        dimensions: Dimension -> its criteria.
     """
 
     title: str

@@ -72,11 +72,19 @@ _VERDICT_SCHEMA = closed_schema(
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt`` is the name or path of a prompt file
-    (models/prompted/prompt.py), or a mapping with the content of a prompt file. ``tries`` is the
-    maximum number of attempts at one user message, which is written again if the user judge rejects
-    it. ``enforce`` is for user judges that do not keep to "Yes." and "No.": it forces a JSON
-    verdict, if the backend can do that."""
+    """How one kind of message is sampled.
+
+    Attributes:
+        prompt: The name or path of a prompt file, or a mapping with its content.
+        temperature: The sampling temperature.
+        top_p: Sample only from the most likely tokens with this total probability.
+        presence_penalty: Makes tokens that occurred less likely.
+        frequency_penalty: Makes tokens less likely the more often they occurred.
+        max_tokens: The maximum length of an answer, in tokens.
+        tries: The maximum number of attempts at a user message that the user judge rejects.
+        enforce: Whether to force a JSON verdict, for user judges that do not answer "Yes." or
+            "No.".
+    """
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
@@ -95,11 +103,26 @@ AgentConfigs = Annotated[dict[AgentName, LLMConfig], Field(min_length=1)]
 class GenerateConfig(Config):
     """Settings of a generation run. The defaults are MEDAL's (appendix C.2).
 
-    For each seed context and language, each user model writes one first message, and every chatbot
-    answers the same message. ``max_turns`` is the maximum number of messages in a dialogue,
-    counting both sides. ``at_once`` is the number of dialogues in progress at a time. A lower
-    ``at_once`` needs less memory. ``per_call`` is the number of requests sent to a local model at a
-    time. If the process is killed, at most ``per_call`` answers of a local model are lost.
+    Each user model writes one first message for each seed context and language, and every chatbot
+    answers the same message.
+
+    Attributes:
+        name: The name of the run.
+        out: The folder to write.
+        seed: Determines the seed contexts and the seeds of requests.
+        languages: The languages of the dialogues, such as ``en``.
+        contexts: What simulated users are told about themselves.
+        users: Name -> model that plays a user.
+        user_judge: The model that accepts or rejects user messages.
+        chatbots: Name -> model that answers the users.
+        first_turn: How first user messages are sampled.
+        later_turns: How later user messages are sampled.
+        check: How verdicts of the user judge are sampled.
+        reply: How replies of chatbots are sampled.
+        max_turns: The maximum number of messages in a dialogue, of both sides.
+        at_once: The number of dialogues in progress at a time. Fewer need less memory.
+        per_call: The number of requests sent to a local model at a time. A killed run loses at most
+            these.
     """
 
     name: str

@@ -259,10 +259,14 @@ def parse_context(record: object) -> SeedContext:
 
 
 class SeedsConfig(Config):
-    """Settings for the choice of seed contexts. ``n`` is the number of contexts. ``scenes`` and
-    ``personas`` are each ``embedded``, or the path of a published file (ATOMIC10X.jsonl,
-    persona.jsonl). ``file`` is a file of contexts that ``medal data seeds`` wrote. If ``file`` is
-    given, its contexts are used and none are drawn."""
+    """Settings for the choice of seed contexts, which tell simulated users about themselves.
+
+    Attributes:
+        n: The number of contexts.
+        file: A file of contexts from ``medal data seeds``, to use without drawing any.
+        scenes: ``embedded``, or the path of the published ATOMIC10X.jsonl.
+        personas: ``embedded``, or the path of the published persona.jsonl.
+    """
 
     n: int = Field(default=400, ge=1)
     file: str | None = None

@@ -14,7 +14,7 @@ INSIDE = Path("src", "medal_judges")
 
 
 def packages_in(folder: str) -> list[str]:
-    """The packages in ``folder``, and the folders of package data: setuptools wants both named."""
+    """Returns the packages in ``folder``, and its folders of package data, for setuptools."""
     return find_namespace_packages(folder, exclude=["*__pycache__*"])
 
 

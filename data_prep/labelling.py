@@ -102,7 +102,7 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
     """Returns ``{"earlier_labels": [...]}`` for ``row.extra``, with the current labels of ``row``
-    at the end of the list. Returns an empty mapping if ``row`` has no labels."""
+    at the end, or an empty mapping if ``row`` has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -118,11 +118,12 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
 
 
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with the result of ``check``, the judgement of its simulated user, in
-    ``extra``.
+    """Returns ``row`` with a judgement of its simulated user in ``extra``.
 
-    The field is ``malformed``, with ``reasons``, ``comments`` and the judge ``by``. For any other
-    user it is ``user_check``, with ``by`` and, if the check is incomplete, ``failure``."""
+    Args:
+        check: The judgement. Stored as ``malformed`` if it found a fault, otherwise as
+            ``user_check``.
+    """
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),

@@ -10,8 +10,11 @@ from medal_judges.stats.intervals import Estimate
 
 
 def share_panel(title: str, shares: Mapping[str, Estimate]) -> Intervals:
-    """Returns a panel called ``title`` with a bar in percent for each of ``shares``, which maps a
-    name to a share on [0, 1] with its interval."""
+    """Returns a panel called ``title`` with a bar in percent for each share.
+
+    Args:
+        shares: Name -> share on [0, 1] with its interval.
+    """
     estimates = [in_percent(share) for share in shares.values()]
     highest = [
         max(estimate.high or 0.0, estimate.value or 0.0) for estimate in estimates

@@ -30,10 +30,15 @@ _WORDS = {
 def screen_answers(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid ``answers`` to ``project``, with numbers as values, and a list of problems.
+    """Splits ``answers`` to ``project`` into valid ones and problems.
 
-    A bad value becomes None. An answer is left out if its dialogue or annotator does not fit the
-    project, or if the annotator gave two different answers on a dialogue."""
+    Args:
+        answers: Left out if empty, if dialogue or annotator is wrong, or if an annotator gives two
+            different answers.
+
+    Returns:
+        The valid answers, with numbers as values (None for a bad value), and problem texts.
+    """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for answer in answers:
@@ -105,8 +110,11 @@ def _find_key_problem(answer: Answer, project: Project) -> str | None:
 def _parse_values(
     answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the level that ``answer`` gives to each of ``dimensions``, or None for a bad value.
-    Appends a text for each bad value to ``problems``."""
+    """Returns the level that ``answer`` gives to each of ``dimensions``, None for a bad value.
+
+    Args:
+        problems: Gets one text for each bad value.
+    """
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = answer.values.get(dimension.name, "").strip()

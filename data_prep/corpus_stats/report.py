@@ -203,8 +203,11 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns, for each graded dimension in ``stats`` with few whole levels, a figure of the share
-    of rows at each level by language (MEDAL, Figure 10)."""
+    """Returns figures of the share of rows at each level, by language (MEDAL, Figure 10).
+
+    Returns:
+        Dimension -> figure, for the graded dimensions in ``stats`` with few whole levels.
+    """
     figures = {}
     for dimension in stats.graded_dimensions:
         low, high = stats.scales[dimension] or (0.5, 0.5)

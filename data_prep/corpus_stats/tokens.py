@@ -87,11 +87,14 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``. Raises MissingExtraError if spaCy is not
-    installed.
+    """Returns spaCy's tool for the language ``lang``, which leaves words as they are if there are
+    no lemmas.
 
-    Without a table of lemmas, words stay as they are. If spaCy lacks the language, the tool splits
-    at spaces and punctuation."""
+    If spaCy lacks the language, the tool splits at spaces and punctuation.
+
+    Raises:
+        MissingExtraError: spaCy or its tables of lemmas are not installed.
+    """
     spacy = _import_extra("spacy")
     _import_extra("spacy_lookups_data")
     try:

@@ -44,8 +44,8 @@ class ForeignLanguageFilter:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns the keyword for which ``row`` is left out, and the comment with it, or None if
-        the row is kept. Only rows labelled uninterpretable can match."""
+        """Returns why ``row`` is left out: a keyword, and the comment with it. Returns None if it
+        is kept."""
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):

@@ -107,10 +107,12 @@ def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 
 
 def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Reads the files again, and returns the selected rows of ``curation``, by language and rank.
+    """Reads the selected rows of ``curation`` from its files.
 
-    ``extra["curation"]`` of a row has its ``rank`` and ``weight``, and ``pool``, the number of
-    candidates in its language."""
+    Returns:
+        The rows by language and rank. ``extra["curation"]`` has ``rank``, ``weight`` and ``pool``
+            (the number of candidates in the language).
+    """
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}
     for selection in curation.selections.values():

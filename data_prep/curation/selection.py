@@ -138,9 +138,13 @@ class _BalancedSelection:
             counts[value_of[row]] += 1
 
     def choose_for_each_pair(self, n: int, seed: int) -> None:
-        """Stage one, up to ``n`` dialogues: chooses for each pair of user and chatbot a clean
-        dialogue with the highest overall level, if there is one. ``seed`` determines the order
-        of pairs."""
+        """Chooses for each pair of user and chatbot a clean dialogue with the highest overall
+        level.
+
+        Args:
+            n: The maximum number of dialogues.
+            seed: Determines the order of pairs.
+        """
         suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
         for row, candidate in enumerate(self.pool):
             rows = suitable[candidate.user, candidate.chatbot]
@@ -163,8 +167,12 @@ class _BalancedSelection:
                 self.choose(rows[int(np.argmin(is_repeated))])
 
     def balance_categories(self, n: int, seed: int) -> None:
-        """Stage two, up to ``n`` dialogues: chooses the cheapest dialogue of the category with the
-        fewest chosen, again and again. ``seed`` breaks ties."""
+        """Chooses dialogues of the category with the fewest chosen, the cheapest first.
+
+        Args:
+            n: The number of dialogues at the end.
+            seed: Breaks ties between categories.
+        """
         rank = [hash_to_fraction(seed, name) for name in self.categories]
         while len(self.chosen) < n:
             left = np.flatnonzero(self.has[self.is_free].any(axis=0))
@@ -179,10 +187,12 @@ class _BalancedSelection:
             self.choose(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
-        """Returns the cost of choosing each of ``rows``, dialogue numbers, as the next one.
+        """Returns how much each dialogue would unbalance the selection, [rows].
 
-        It is higher if the level, chatbot, user, context or issues were chosen often. ``category``,
-        for which the dialogue is chosen, adds no cost."""
+        Args:
+            rows: Numbers of dialogues.
+            category: The category for which one is chosen. It adds no cost.
+        """
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
             costs += _WEIGHTS[name] * _relative_counts(counts)[value_of[rows]]

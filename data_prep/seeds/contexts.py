@@ -61,8 +61,8 @@ def _find_listed_word(name: str, text: str) -> str | None:
 
 @cache
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
-    """Returns the patterns of the word list ``name``: one for its words and phrases in any case,
-    and one for words to match exactly as they are spelled, if it has any."""
+    """Returns the patterns of the word list ``name``: for its words and phrases in any case, and
+    for words in exact spelling."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]

@@ -23,11 +23,13 @@ ISSUE_BEHAVIOURS = {
 def to_dialogue_level(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one row for each conversation in ``rows`` (ABC-Eval's turns), with MEDAL's issues as
-    labels.
+    """Yields one row for each conversation in ABC-Eval, with MEDAL's issues as labels.
 
-    An issue is 1 if any turn shows one of its behaviours, None if a rating is missing, otherwise 0.
-    ``extra["machine_labels"]`` has the labels of each model, combined in the same way."""
+    ``extra["machine_labels"]`` has the labels of each model.
+
+    Args:
+        rows: The turns, labelled with behaviours. An issue is 1 if any turn shows its behaviour.
+    """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
         conversations[row.group].append(row)
@@ -57,8 +59,12 @@ def to_dialogue_level(
 
 
 def _combine(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Combines ``columns``, each with one value for a position (annotator), into one value for each
-    position: 1 if any is 1, otherwise None if any is None, otherwise 0."""
+    """Combines the ratings of several turns into one for each annotator: 1 if any is 1, otherwise
+    None if any is None, otherwise 0.
+
+    Args:
+        columns: [turns, annotators] ratings.
+    """
     labels: list[float | None] = []
     for answers in zip(*columns, strict=True):
         if any(answers):

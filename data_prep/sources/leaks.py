@@ -97,8 +97,14 @@ def _is_ungrouped(row: LabelledDialogue) -> bool:
 def _nearest_row_finder(
     rows: Sequence[LabelledDialogue],
 ) -> Callable[[Dialogue], tuple[float, str]]:
-    """Returns a function that finds the row of ``rows`` most similar to a dialogue. It returns the
-    Jaccard similarity of their word 5-grams, and the id of the row."""
+    """Returns a function that finds the row most similar to a dialogue.
+
+    Args:
+        rows: The rows to search.
+
+    Returns:
+        A function of a dialogue. It returns a Jaccard similarity of word 5-grams and a row id.
+    """
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
     for number, row in enumerate(rows):

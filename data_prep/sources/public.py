@@ -252,11 +252,9 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, one language after
-    another.
+    """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, in ten languages.
 
-    Only the English text was rated. Its mean rating is the label in every language.
-    ``extra["overlaps"]`` is the id of the same dialogue in FED."""
+    Only the English text was rated. Its mean rating is the label in every language."""
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))

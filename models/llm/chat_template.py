@@ -154,18 +154,18 @@ class ChatTemplate:
         head, gap, after = self._around(tuple(c.messages), c.role, c.prefill.strip())
         before, tail = self._parted(head)
 
-        def joined(text: str) -> list[int]:
+        def encode_with_head(text: str) -> list[int]:
             if not before:
                 return self._encode_with_bos(text)
             return before + self.token_ids(text)
 
         # Encoded together, so that the token where prompt and text meet is as in one text.
         text = tail + gap + self.marks.break_up(c.text.strip())
-        ids = joined(text)
+        ids = encode_with_head(text)
         start = _common_length(self._head(head), ids)
         if c.score_eos:
             # The end is the first special token after the text, or a line break without one.
-            with_end = joined(text + after)
+            with_end = encode_with_head(text + after)
             special = np.isin(with_end, self.tokenizer.all_special_ids)
             end = length = _common_length(ids, with_end)
             if special[length:].any():

@@ -429,12 +429,12 @@ class RemoteModel(LanguageModel):
                 on_answer(index, failed_completion("a dry run: nothing was sent"))
             return
 
-        def arrived(index: int, answer: Completion) -> None:
+        def save_and_report(index: int, answer: Completion) -> None:
             if self.cache is not None:
                 self.cache.save(keys[index], answer)
             on_answer(index, answer)
 
-        run_on_loop(self._send_all(missing, arrived))
+        run_on_loop(self._send_all(missing, save_and_report))
 
     async def _send_all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer

@@ -184,7 +184,7 @@ class LocalModel(TokenModel):
         """Returns a generated answer to each of ``prompts`` (token ids), whose ``requests`` have
         the sampling settings."""
 
-        def written(batch: Sequence[int]) -> list[Row]:
+        def generate(batch: Sequence[int]) -> list[Row]:
             return generate_batch(
                 self.model,
                 self.tokenizer,
@@ -195,7 +195,7 @@ class LocalModel(TokenModel):
 
         rows: dict[int, Row] = {}
         for batch in prompt_batches(self.model, prompts, requests, self.token_budget):
-            rows |= zip(batch, retry_on_oom(written, batch), strict=True)
+            rows |= zip(batch, retry_on_oom(generate, batch), strict=True)
         return [rows[i] for i in range(len(prompts))]
 
     def loglikelihood(

@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import LabelledDialogue, Scale, hash_split, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, choose_split, mean
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import json_line
 from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
@@ -407,7 +407,7 @@ def split_entry(
         )
     by_part: dict[str, list[LabelledDialogue]] = {"train": []}
     for row in entry_rows.rows:
-        part = hash_split(row.group, seed=seed, shares=shares)
+        part = choose_split(row.group, seed=seed, shares=shares)
         by_part.setdefault(part, []).append(row)
     for part, rows in by_part.items():
         yield EntryRows(part, entry_rows.entry, rows)

@@ -23,7 +23,7 @@ from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import without_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dialogue import Dialogue, Turn, language
-from medal_judges.records.labelled import LabelledDialogue, hash_split
+from medal_judges.records.labelled import LabelledDialogue, choose_split
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = r"^[\w.+]+(?:-[\w.+]+)*$"
@@ -399,7 +399,7 @@ class DialogueState:
             models={"user": self.user, "assistant": self.chatbot},
             context=context,
         )
-        split = hash_split(group, seed=0)
+        split = choose_split(group, seed=0)
         return LabelledDialogue(
             dialogue,
             {},

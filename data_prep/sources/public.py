@@ -14,7 +14,7 @@ from typing import Any
 from medal_judges.data_prep.sources.source import source
 from medal_judges.models.model_files import embedded_file
 from medal_judges.records.dialogue import Dialogue, Role, Turn, language
-from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
+from medal_judges.records.labelled import LabelledDialogue, Level, Scale, choose_split
 from medal_judges.storage.files import read_json
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
@@ -72,7 +72,7 @@ def make_row(
         ),
         labels=labels,
         scales={name: scales[name] for name in ratings},
-        split=split or hash_split(group, seed=0),
+        split=split or choose_split(group, seed=0),
         group=group,
         **fields,
     )
@@ -212,7 +212,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
                 source="dialogue_eval",
                 group=f"dialogue-eval-{number:04d}",
                 model=_DIALOGUE_EVAL_MODELS[system] + "_p" * len(suffix),
-                split=hash_split(worker, seed=0),
+                split=choose_split(worker, seed=0),
             )
             number += 1
 
@@ -308,7 +308,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
             source="chitchat",
             group=f"chitchat-{id}",
             model="person",
-            split=hash_split(id, seed=0),
+            split=choose_split(id, seed=0),
         )
         models = {"user": "person", "assistant": "person"}
         context = {}

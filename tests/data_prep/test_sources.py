@@ -15,7 +15,7 @@ from medal_judges.data_prep.sources.source import READERS, file_sha256
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.labelled import LabelledDialogue, hash_split, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, choose_split, parse_labelled
 from medal_judges.storage.jsonl import write_records
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")
@@ -246,4 +246,4 @@ KEYS = {
 def test_the_split_of_a_key_is_that_of_its_hash(key: str, digits: str) -> None:
     place = int(digits, 16) / 16**4
     wanted = "train" if place < 0.8 else "validation" if place < 0.9 else "test"
-    assert hash_split(key, seed=0) == wanted
+    assert choose_split(key, seed=0) == wanted

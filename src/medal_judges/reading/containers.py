@@ -30,7 +30,7 @@ from medal_judges.errors import (
 )
 from medal_judges.reading.transcripts import may_begin_transcript
 from medal_judges.storage import jsonl
-from medal_judges.storage.jsonl import STDIN, damage_error, standard_input
+from medal_judges.storage.jsonl import STDIN, damage_error, open_standard_input
 
 # (Number of the line or element from 1, its value or a RecordError)
 NumberedRow = tuple[int, object]
@@ -98,7 +98,7 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
 def _open_bytes(path: str) -> Any:
     """Opens the file ``path``, or standard input for ``-``. Decompresses gzip."""
-    raw: Any = standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
+    raw: Any = open_standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
     stream: Any = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
         if not stream.seekable():
@@ -135,6 +135,8 @@ def _detect_container(path: str, begin: bytes) -> str:
 
 
 def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
+    """Yields the numbered rows of ``stream``, a file of the container ``kind``. Raises DataError if
+    the file is damaged."""
     number = 0
     try:
         with stream:
@@ -148,6 +150,7 @@ def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
 
 def _text_stream(stream: Any) -> IO[str]:
     # Bytes that are not UTF-8 become surrogates, so that their row can be named.
+    """Returns ``stream`` as a stream of text, decoded as UTF-8."""
     return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
 
 
@@ -254,6 +257,8 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
+    """Returns ``cells`` as a mapping from column to cell, or a RecordError if their number or
+    encoding is wrong."""
     row = dict(zip(header, [cell or None for cell in cells], strict=False))
     if len(cells) != len(header):
         expected = (

@@ -131,8 +131,8 @@ class ReadOptions(Config):
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """Returns the format, the columns and the roles as a JSON object, which a file of scores
-        stores. Later commands read the scored chats with the same options."""
+        """Returns the format, the columns and the roles as a JSON object. A file of scores stores
+        it for later commands."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -465,7 +465,7 @@ class _Reader:
             self._check_columns(record)
             self.form = detect_form(record, self.columns) or self.form
             if self.form is None:
-                self._skip_or_raise(number, _unknown_form(record))
+                self._skip_or_raise(number, _unknown_form_error(record))
             elif self.form == "turns":
                 self._keep_turn(number, record)
             else:
@@ -663,7 +663,8 @@ class _Reader:
             return UNKNOWN_LANGUAGE
 
 
-def _unknown_form(record: Record) -> RecordError:
+def _unknown_form_error(record: Record) -> RecordError:
+    """Returns the error for ``record``, a row in no known form."""
     names = ", ".join(map(str, list(record)[:20]))
     expected = (
         "a chat in a known form, such as a list of {role, content} under messages. Name its "

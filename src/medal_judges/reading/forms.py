@@ -224,8 +224,8 @@ def read_line_format(row: Row) -> Fields:
 
 
 def _messages_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds a chat's messages, as a list or a transcript, or an empty text
-    if there is none."""
+    """Returns the column with a chat's messages (a list or a transcript), an empty text if there is
+    none."""
     column = columns.fields.get("messages")
     if column is not None:
         return column
@@ -250,8 +250,10 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns the fields of ``row``, whose chat is a list of messages or a transcript. If the user
-    has the last word, an answer in a separate column is appended."""
+    """Returns the fields of ``row``, whose chat is a list of messages or a transcript.
+
+    An answer in a separate column is appended if the last message is the user's.
+    """
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)
@@ -300,6 +302,8 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
 
 
 def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
+    """Returns ``message`` with its role and text under ``role`` and ``content``. ``field`` is its
+    name in errors."""
     role = columns.value(message, "role")
     if role is None:
         return message

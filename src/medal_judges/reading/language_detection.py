@@ -94,6 +94,8 @@ def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
 
 
 def _has_enough_letters(text: str, letters: int) -> bool:
+    """Returns whether ``text`` has at least ``letters`` letters, or four of a script such as
+    Chinese."""
     return (
         sum(map(str.isalpha, text)) >= letters
         or len(_DENSE.findall(text)) >= _DENSE_LETTERS

@@ -267,6 +267,8 @@ def _parts(field: str, content: object) -> Iterator[Part]:
 
 
 def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
+    """Yields (kind, text) for ``part``, an object with a type. Raises RecordError that names
+    ``field`` if the type is unknown."""
     kind = _part_kind(part.get("type", "text" if "text" in part else None))
     if kind is None:
         examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."

@@ -18,7 +18,7 @@ from medal_judges.reading.columns import parse_if_json
 from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.labelled import hash_split
+from medal_judges.records.labelled import choose_split
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import parse_text
 
@@ -78,7 +78,7 @@ def convert_released_row(record: Record) -> Fields:
     group = line.get("group") or group
     if group:
         line["group"] = group
-        line["split"] = line.get("split") or hash_split(str(group), seed=0)
+        line["split"] = line.get("split") or choose_split(str(group), seed=0)
     return line
 
 

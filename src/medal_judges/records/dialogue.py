@@ -180,8 +180,8 @@ class Dialogue:
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:
-        """Returns the ``chat_hash`` of every prefix of the dialogue [turns + 1]: of no turns, of
-        the first turn, and so on."""
+        """Returns the ``chat_hash`` of every prefix of the dialogue, from no turns to all turns
+        [turns + 1]."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""

@@ -136,8 +136,8 @@ def join_labels(
 
 
 def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Returns a mapping from each id in ``ids`` and ``scores`` to the id before a reader numbered
-    it: ``d1#2`` to ``d1``. The number is dropped only if ``d1`` occurs too."""
+    """Returns a mapping from each id in ``ids`` and ``scores`` to the id without a reader's number:
+    ``d1`` for ``d1#2``, if ``d1`` occurs too."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:

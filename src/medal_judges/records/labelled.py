@@ -63,7 +63,7 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
     return c + (value - a) * (d - c) / (b - a)
 
 
-def hash_split(
+def choose_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
     """Returns the split of ``key``: ``train``, ``validation`` or ``test``. Equal keys and seeds

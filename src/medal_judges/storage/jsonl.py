@@ -73,7 +73,7 @@ class Gzip(gzip.GzipFile):
         return super().read1(size)
 
 
-def standard_input() -> IO[bytes]:
+def open_standard_input() -> IO[bytes]:
     """Returns standard input as a binary stream."""
     # While a thread waits for sys.stdin.buffer, the interpreter aborts when it exits.
     try:

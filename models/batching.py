@@ -72,9 +72,9 @@ def batch_within_budget(
 
     Args:
         length: Returns the number of tokens of an item.
-        budget: The maximum of (number of items x longest length). A longer item is a batch by
-            itself.
-        tight: Whether to end batches early at shorter items, which reduces padding.
+        budget: The maximum padded size, (number of items x longest length). An item above it is a
+            batch by itself.
+        tight: Whether to start a new batch when items become much shorter, which reduces padding.
     """
     batch: list[T] = []
     longest = 0

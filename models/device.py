@@ -56,7 +56,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """Returns torch's dtype for ``name``: ``fp32``, ``bf16`` or ``fp16``.
 
     Raises:
-        ConfigError: The name is another one.
+        ConfigError: The name is none of these three.
     """
     import torch
 
@@ -85,10 +85,12 @@ def set_attention(body: nn.Module, device: torch.device, precision: str) -> None
     """Sets the fastest attention implementation that ``body`` supports: flash attention, sdpa or
     eager.
 
+    Flash attention needs a GPU, the package flash_attn, and ``bf16`` or ``fp16``.
+
     Args:
         body: A model of transformers or PEFT.
-        device: Flash attention needs a GPU and the package flash_attn.
-        precision: ``fp32``, ``bf16`` or ``fp16``. Flash attention needs one of the last two.
+        device: The device of the model.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     has_flash = device.type == "cuda" and find_spec("flash_attn") is not None

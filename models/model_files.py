@@ -49,10 +49,10 @@ def embedded_file(name: str) -> Path:
     """Returns the path of a model or data set that an installed Python package contains.
 
     Args:
-        name: ``minilm``, ``e5``, ``smollm2`` or ``chitchat``.
+        name: ``minilm``, ``e5`` or ``smollm2`` (models), or ``chitchat`` (a data set).
 
     Returns:
-        A file or a folder.
+        The path of a file, or of a folder for ``minilm``.
 
     Raises:
         ConfigError: The name is unknown.
@@ -84,12 +84,14 @@ def portable_name(model_id: str) -> str:
 
 
 def resolve_model(model_id: str) -> str:
-    """Returns the path of the files of an ``embedded:`` model, or any other ``model_id`` unchanged.
+    """Returns the path of a packaged model such as ``embedded:minilm``. Returns any other
+    ``model_id`` unchanged.
 
     The first use of ``embedded:e5`` converts the model into the cache.
 
     Raises:
-        ConfigError: The package's file is damaged.
+        ConfigError: The name after ``embedded:`` is unknown, or the package's file is damaged.
+        NotAvailableError: The package is not installed.
     """
     if not model_id.startswith(PREFIX):
         return model_id
@@ -122,12 +124,12 @@ def files_hash(
 ) -> str:
     """Returns a hash of 12 hex digits of the contents of files in ``folder``.
 
-    Fields of JSON files that differ between copies of one model, such as the version of
-    transformers, do not change it.
+    The hash ignores JSON fields that differ between copies of one model, such as the version of
+    transformers.
 
     Args:
-        patterns: Which files, such as ``*.json``.
-        leave_out: Fields of judge.json that do not change the hash.
+        patterns: Glob patterns of the files, such as ``*.json``.
+        leave_out: Further fields of judge.json to ignore.
 
     Raises:
         OSError: A file cannot be read.
@@ -158,12 +160,12 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the weights of a linear judge's base model, the encoder that is not
-    trained.
+    """Returns a hash of the weights of a linear judge's text encoder, which is not trained.
 
     Args:
         base: The setting ``base``, such as ``embedded:minilm``.
-        folder: Where the base is saved. Not used for an ``embedded:`` base.
+        folder: Where the encoder is saved. Not used for an ``embedded:`` encoder, which is hashed
+            in its package.
     """
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])

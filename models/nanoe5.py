@@ -67,11 +67,11 @@ def convert_e5(path: Path, sha256: str, folder: Path) -> None:
 
     Args:
         path: The package's file.
-        sha256: The hash that this file must have.
+        sha256: The expected hash of the package's file.
         folder: Where to write config.json, the safetensors weights and the tokenizer.
 
     Raises:
-        ConfigError: The file has another hash.
+        ConfigError: The file has a different hash.
     """
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -110,12 +110,14 @@ def convert_e5(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _read_values(stream: BytesIO, form: str) -> tuple[Any, ...]:
-    """Reads the next values of ``stream``. ``form``: a format of Python's struct module."""
+    """Reads the next values of ``stream``. ``form`` is a format of Python's struct module, such as
+    ``7i``."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
 def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
-    """Returns the tokenizer at this place of ``stream``, which has ``piece_count`` pieces."""
+    """Reads the tokenizer at the current position of ``stream``. Its vocabulary has ``piece_count``
+    pieces."""
     starts = _read_values(stream, f"{piece_count + 1}I")
     scores = _read_values(stream, f"{piece_count}f")
     text = stream.read(starts[-1])
@@ -140,7 +142,8 @@ def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Returns a normalizer that replaces characters like the table at this place of ``stream``."""
+    """Reads the table of character replacements at the current position of ``stream`` as a
+    normalizer."""
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _read_values(stream, "iI")
     for _ in range(count):
@@ -163,7 +166,7 @@ def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
 def _read_weights(
     stream: BytesIO, parameters: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Returns the weights at this place of ``stream`` by parameter name.
+    """Returns the weights at the current position of ``stream`` by parameter name.
 
     Args:
         parameters: Tensors by parameter name, used for their shapes only.
@@ -187,7 +190,8 @@ def _read_weights(
 
 
 def _parameter_name(name: str) -> str:
-    """Returns the name in transformers of the file's array ``name``, such as ``l3.aln.w``."""
+    """Returns the name in transformers of an array of the file, whose ``name`` is such as
+    ``l3.aln.w``."""
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

@@ -66,14 +66,15 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """The follow-ups that a model chose for one dialogue.
+    """The follow-ups (possible next user turns) that fit one dialogue, as chosen by a model.
 
     Attributes:
-        indices: Their indices in the pool. The model chose them in every run.
-        empty: Whether there are none. ``indices`` then has the whole pool.
+        indices: The indices in the pool of the follow-ups that the model chose in every run, or of
+            all follow-ups if there are none.
+        empty: Whether no follow-up was chosen in every run.
         usage: The tokens and costs of all runs.
         failure: Why the answer of a run could not be read, or None.
-        transient: Whether a failed run may succeed later.
+        transient: Whether the failure is transient, so that a retry may succeed.
     """
 
     indices: tuple[int, ...]
@@ -85,16 +86,17 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """A question to a model: which of these follow-ups fit?
+    """One question to a model, which follow-ups of a pool fit a dialogue, and its answer.
 
     Attributes:
         question: The text of the question.
-        order: The follow-ups' indices in the pool, shuffled.
-        options: The follow-ups' texts in this order.
+        order: The follow-ups' indices in the pool, in the shuffled order of the question.
+        options: The follow-ups' texts, in the order of the question.
         answer: The model's answer.
-        chosen: The indices in the pool that the model chose, or None if unreadable.
+        chosen: The indices in the pool that the model chose, or None if the answer could not be
+            read.
         reason: Why the answer could not be read.
-        usages: The tokens and costs of all answers.
+        usages: The tokens and costs of the answer, and of an earlier unreadable answer.
     """
 
     question: str
@@ -117,18 +119,18 @@ def select_follow_ups(
 ) -> list[FollowUpSelection]:
     """Asks ``llm`` several times which follow-ups of a pool fit each dialogue.
 
-    An answer that cannot be read is asked for once more, with more tokens.
+    After an answer that cannot be read, asks once more, with more tokens.
 
     Args:
-        dialogues: (id, messages) of each.
+        dialogues: The (id, messages) of each dialogue.
         pool: The follow-ups to choose from.
-        turn: Whether to ask about the last answer instead of the dialogue.
-        seed: The seed of the order in which follow-ups are shown.
-        runs: How often each dialogue is asked about.
+        turn: Whether the question is about the last assistant turn instead of the dialogue.
+        seed: Seeds the order in which follow-ups are shown.
+        runs: How often to ask about each dialogue.
 
     Returns:
-        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are
-        none. It has a ``failure`` if an answer cannot be read.
+        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are none. It
+            has a ``failure`` if an answer cannot be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -160,12 +162,12 @@ def _make_shuffled_run(
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
-    """Returns a question about the follow-ups of ``pool`` in shuffled order.
+    """Returns a question that lists the follow-ups of ``pool`` in shuffled order.
 
     Args:
-        prompt: Its template.
-        values: What to fill in.
-        seeds: The seeds of the order.
+        prompt: The prompt with the question's template.
+        values: Further template values, such as the dialogue.
+        seeds: Seed the order.
     """
     generator = np.random.default_rng(seeds)
     order = generator.permutation(len(pool.follow_ups)).tolist()
@@ -176,7 +178,7 @@ def _make_shuffled_run(
 
 
 def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
-    """Asks ``llm`` the question of each of ``runs``, and reads the answers into them.
+    """Sends the question of each of ``runs`` to ``llm``, and stores the answers in ``runs``.
 
     Args:
         max_tokens: The maximum number of tokens of an answer.
@@ -197,9 +199,8 @@ def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None
 
 
 def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
-    """Returns the follow-ups that all ``runs`` of one dialogue chose.
-
-    They are the whole pool if there are none."""
+    """Returns the follow-ups that all ``runs`` of one dialogue chose, or the whole pool if there
+    are none."""
     every_index = set(runs[0].order)
     common = set(every_index)
     failure = None
@@ -222,8 +223,8 @@ def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     """Returns the indices of the ``options`` that a model chooses in ``completion``.
 
-    A readable answer is a list of numbers from 1 (``2, 4 and 5``), an option's text per line, or
-    ``none``.
+    A readable answer lists option numbers, counted from 1 (``2, 4 and 5``), or the text of one
+    option on each line. ``none`` chooses no option.
 
     Raises:
         UnreadError: The answer cannot be read.
@@ -264,15 +265,15 @@ MOST_LOGIT = 12
 
 
 class LogisticScale(Config):
-    """The map from a raw value to the scale of a dimension.
+    """The map from a raw value (a difference of log-likelihoods) to the scale of a dimension.
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
-    A higher raw value is always better: if low scores are good, the argument is negated.
+    A higher raw value is always better. If low scores are good, the sigmoid's argument is negated.
 
     Attributes:
-        center: The raw value that gets the middle of the scale.
-        spread: The distance from ``center`` that is worth 1 in the sigmoid's argument.
+        center: The raw value that is mapped to the middle of the scale.
+        spread: The difference of raw values that changes the sigmoid's argument by 1.
     """
 
     center: float = 0.0
@@ -284,21 +285,23 @@ class FollowUpConfig(Config):
 
     Attributes:
         name: The name of the judge.
-        llm: Its language model.
-        rubric: A rubric file or a shipped name.
+        llm: The language model that computes the likelihoods, such as a Hub id.
+        rubric: A file that defines the dimensions, or the name of a shipped one, such as ``fed``.
         dimensions: The dimensions of the rubric to score. Empty means all.
-        followups: A file of follow-ups or a shipped name.
-        draw: How many follow-ups to draw at random, as many from each model that proposed some.
-            None takes all.
-        seed: The seed of the draw, and of the order in which a model with ``select`` sees them.
-        likelihood: ``conditional`` is the likelihood of a follow-up given the dialogue. ``joint``
-            is the likelihood of both together, as in FED.
-        reduce: Whether to take the ``mean`` or the ``sum`` over tokens.
-        answers: How many of the last answers are scored, each with the follow-ups after it. None is
-            all. A judged turn is scored alone.
-        decay: The weight of an answer relative to the next answer that is scored.
-        select: Whether a model selects the follow-ups that fit a dialogue, as in DIET.
-        scale: Dimension -> the map from its raw value to its scale.
+        followups: A file of follow-ups (possible next user turns), or a shipped name such as
+            ``followups/fed``.
+        draw: How many follow-ups to draw at random, equally many from each model that proposed
+            them. None takes all.
+        seed: Seeds the draw, and the order in which a model with ``select`` sees the follow-ups.
+        likelihood: ``conditional``: the likelihood of a follow-up given the dialogue. ``joint``:
+            the likelihood of dialogue and follow-up together, as in FED.
+        reduce: Whether log-probabilities of tokens are averaged (``mean``) or added up (``sum``).
+        answers: How many of the last assistant turns are scored, each by the follow-ups after it.
+            None is all. At level ``turn`` only the judged turn is scored.
+        decay: The weight of an assistant turn relative to the next one, such as 0.8.
+        select: Whether to ask the model first which follow-ups fit the dialogue, as in DIET.
+        scale: Dimension -> the map from raw values to scores, such as ``{"overall": {"center": 3.0,
+            "spread": 0.5}}``.
     """
 
     name: str
@@ -321,10 +324,10 @@ class _View:
     """What the model reads of a dialogue.
 
     Attributes:
-        start: How many of the oldest messages are left out.
-        messages: The messages that are left.
-        selection: The follow-ups that a model selected for them, or None.
-        failure: Why nothing is scored, or None.
+        start: How many of the oldest messages are dropped to fit the model's context.
+        messages: The remaining messages.
+        selection: The follow-ups that a model selected for the dialogue, or None.
+        failure: Why the dialogue cannot be scored, or None.
     """
 
     start: int
@@ -334,10 +337,10 @@ class _View:
 
 
 class FollowUpJudge(Judge):
-    """A judge that scores dialogues by the likelihoods of follow-ups.
+    """A judge that scores dialogues by the likelihoods of follow-ups, possible next user turns.
 
-    A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean of
-    its negative ones. LogisticScale maps it to the dimension's scale."""
+    A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean
+    log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale."""
 
     family = "followup"
     config_class = FollowUpConfig
@@ -423,14 +426,14 @@ class FollowUpJudge(Judge):
                 # Turns of one dialogue that begin at the same turn: their conversation is read
                 # once.
                 owners.append((request.dialogue.id, request.payload.start))
-                continuations.append(self._continuations(request))
+                continuations.append(self._build_continuations(request))
         joint = self.config.likelihood == "joint"
         scored = iter(score_groups(self.llm, continuations, owners, joint=joint))
         judgements = []
         for request in requests:
             view = request.payload
             if view.failure is None:
-                judgement = self._judgement(request, next(scored), dimensions)
+                judgement = self._build_judgement(request, next(scored), dimensions)
             else:
                 judgement = Judgement(
                     scores=dict.fromkeys(dimensions), failure=view.failure
@@ -445,9 +448,10 @@ class FollowUpJudge(Judge):
         return judgements
 
     def _select_follow_ups(self, requests: Sequence[ScoreRequest]) -> None:
-        """Asks the model which follow-ups fit each of ``requests``, if the config has ``select``.
+        """Asks the model which follow-ups fit each of ``requests``, and stores the selections in
+        them.
 
-        The choice is stored in the request's payload."""
+        Does nothing without the setting ``select``."""
         if not self.config.select or not requests:
             return
         dialogues = []
@@ -462,9 +466,9 @@ class FollowUpJudge(Judge):
             request.payload.selection = selection
             request.payload.failure = selection.failure
 
-    def _continuations(self, request: ScoreRequest) -> list[Continuation]:
-        """Returns what to measure for ``request``: every follow-up after each answer that is
-        scored."""
+    def _build_continuations(self, request: ScoreRequest) -> list[Continuation]:
+        """Returns the texts to score for ``request``: every follow-up after each scored assistant
+        turn."""
         continuations = []
         for end in self._message_counts_by_answer(request).values():
             messages = request.payload.messages[:end]
@@ -476,10 +480,11 @@ class FollowUpJudge(Judge):
         return continuations
 
     def _message_counts_by_answer(self, request: ScoreRequest) -> dict[int, int]:
-        """Returns after how many messages the follow-ups for each scored answer are put.
+        """Returns how many messages come before the follow-ups, for each scored assistant turn.
 
         Returns:
-            Turn index of the answer -> number of messages. For the last answer these are all.
+            Index of the assistant turn -> number of messages. For the last assistant turn it counts
+                all messages.
         """
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
@@ -504,16 +509,16 @@ class FollowUpJudge(Judge):
             return total / tokens
         return total
 
-    def _judgement(
+    def _build_judgement(
         self,
         request: ScoreRequest,
         likelihoods: Sequence[Likelihood],
         names: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of ``request``.
+        """Returns the judgement of ``request``, computed from likelihoods.
 
         Args:
-            likelihoods: Of all continuations of the request, in order.
+            likelihoods: The likelihood of each text of ``_build_continuations``, in order.
             names: The dimensions to score.
         """
         follow_ups = self.pool.follow_ups
@@ -541,8 +546,9 @@ class FollowUpJudge(Judge):
 
         Args:
             name: The dimension.
-            table: The value of each follow-up after each scored answer, [answers, follow-ups].
-            weights: The weight of each scored answer, [answers]. They add up to 1.
+            table: The log-likelihood of each follow-up after each scored assistant turn, [answers,
+                follow-ups].
+            weights: The weight of each scored assistant turn, [answers]. They add up to 1.
         """
         selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.indices_for(name)

@@ -20,13 +20,14 @@ Strategy = Literal["selfmap", "craft"]
 
 
 class FollowUp(Config):
-    """What a user might say next.
+    """A possible next user turn, which tells how good the dialogue is.
 
     Attributes:
-        text: The words of the user.
-        sign: Whether they are a good or a bad sign for the dialogue.
-        dimensions: The dimensions that they say something about. Empty stands for all.
-        by: The model that proposed them, or None.
+        text: The user turn, such as ``You already said that.``
+        sign: Whether the user turn is a good (``positive``) or a bad (``negative``) sign for the
+            dialogue.
+        dimensions: The dimensions that the user turn tells something about. Empty means all.
+        by: The model that proposed the follow-up, or None.
     """
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -40,8 +41,8 @@ class FollowUpPool(Config):
 
     Attributes:
         name: The name of the pool.
-        strategy: ``selfmap`` (only for the model that proposed it), ``craft`` (for models that
-            proposed none of it), or None.
+        strategy: ``selfmap``: for judging with the same model that proposed the follow-ups.
+            ``craft``: for judging with other models. None: for any model.
         generators: The models that proposed the follow-ups.
         follow_ups: The follow-ups.
     """
@@ -79,11 +80,11 @@ class FollowUpPool(Config):
     def draw(self, count: int, seed: int) -> FollowUpPool:
         """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``.
 
-        Each model that proposed some gives the same number (DIET, section 6.2).
+        Equally many are drawn from each model that proposed follow-ups (DIET, section 6.2).
 
         Raises:
             ConfigError: ``count`` is not a multiple of the number of models, or a model proposed
-                too few.
+                too few follow-ups.
         """
         by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):

@@ -41,16 +41,18 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula for the score of one dimension on [0, 1].
+    """The formula for the score of one dimension on [0, 1].
 
-        score = curve(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...)
+        score = curve(squash(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...))
+
+    ``squash`` maps sums beyond 0 and 1 into [0, 1].
 
     Attributes:
-        inputs: Names of scores: ``MEMBER:DIMENSION``, or ``MEMBER`` for its score of the same
-            dimension.
+        inputs: Names of members' scores, such as ``geval:empathy``. ``geval`` alone is its score of
+            the same dimension.
         weights: The weight of each input.
-        intercept: Is added to the weighted sum.
-        curve: The knots (x, y) of a monotone map. None changes nothing.
+        intercept: The constant term of the sum.
+        curve: The (x, y) knots of a monotone calibration map. None is no calibration.
     """
 
     inputs: tuple[str, ...]
@@ -59,18 +61,18 @@ class Formula:
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def weighted_sum(self, units: np.ndarray) -> np.ndarray:
-        """Returns ``intercept`` plus the weighted sum of the inputs, [n]. It may leave [0, 1].
+        """Returns ``intercept`` plus the weighted sum of the inputs, [n], not limited to [0, 1].
 
         Args:
-            units: The inputs' scores on [0, 1], [n, inputs].
+            units: The input scores of n dialogues on [0, 1], [n, inputs].
         """
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
-        """Returns the scores on [0, 1], [n].
+        """Returns the scores of n dialogues on [0, 1], [n].
 
         Args:
-            units: The inputs' scores on [0, 1], [n, inputs].
+            units: The input scores of the dialogues on [0, 1], [n, inputs].
         """
         total, weights = self.weighted_sum(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
@@ -85,10 +87,11 @@ class Formula:
 
 
 def split_input_name(key: str, dimension: str) -> tuple[str, str]:
-    """Splits the name of a formula's input into (member, dimension of the member).
+    """Splits the name of a formula's input, such as ``geval:empathy``, into (member, dimension).
 
     Args:
-        key: ``MEMBER:DIMENSION``, or ``MEMBER`` for its dimension named ``dimension``.
+        key: The name, ``MEMBER:DIMENSION`` or ``MEMBER``.
+        dimension: The dimension to return if ``key`` is only ``MEMBER``.
     """
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
@@ -115,10 +118,11 @@ class HybridSettings(Config):
 
     Attributes:
         name: The name of the hybrid.
-        rubric: A rubric file or a shipped name.
-        members: A name for each judge that the hybrid uses -> where it comes from.
-        dimensions: Each dimension to score -> the member that scores it, or member -> weight for a
-            mean of several.
+        rubric: A file that defines the dimensions, or the name of a shipped one, such as ``medal``.
+        members: Name -> the judge to combine, such as ``{"length": {"path":
+            "configs/judges/length.yaml"}}``.
+        dimensions: Dimension -> the member that scores it, or the members' weights for a weighted
+            mean, such as ``{"overall": {"length": 1, "repetition": 3}}``.
     """
 
     name: str
@@ -141,10 +145,10 @@ class Member:
     """A judge that a hybrid uses.
 
     Attributes:
-        name: Its name in the hybrid.
+        name: The judge's name in the hybrid.
         judge: The judge.
-        file: The YAML file that describes it. None for a judge that is saved as a folder.
-        options: Settings that replace settings of the file.
+        file: The YAML file that describes the judge. None for a judge that is saved as a folder.
+        options: Settings that override the YAML file.
     """
 
     name: str
@@ -153,8 +157,8 @@ class Member:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def unit_score(self, judgement: Judgement, dimension: str) -> float | None:
-        """Returns the score of ``dimension`` in the member's ``judgement``, mapped to [0, 1], or
-        None."""
+        """Returns the score of ``dimension`` in ``judgement``, mapped to [0, 1], or None if there
+        is no score."""
         score = judgement.scores.get(dimension)
         if score is None:
             return None
@@ -162,11 +166,12 @@ class Member:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the judge is described by a YAML file of this package."""
+        """Whether the judge's YAML file is part of this package."""
         return self.file in _shipped_files()
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs again, such as servers and paths."""
+        """Returns the options to give to ``from_pretrained`` again because they are not saved, such
+        as servers and paths."""
         if self.file is None:
             return self.judge.unsaved_options()
         if self.is_shipped:
@@ -178,7 +183,7 @@ class Member:
         it.
 
         Returns:
-            The member's entry in judge.json.
+            The member's ``{"signature": ..., "path": ...}``, for judge.json.
         """
         path = self.file if self.is_shipped else None
         if self.file is None:
@@ -208,8 +213,8 @@ def load_saved_member(
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
     Args:
-        saved: The member's entry in judge.json.
-        options: The options of ``HybridJudge.load``.
+        saved: The member's ``{"signature": ..., "path": ...}`` in judge.json.
+        options: The keyword arguments of ``HybridJudge.load``.
 
     Raises:
         JudgeLoadError: The member is missing or has changed since it was saved.
@@ -238,19 +243,20 @@ def load_saved_member(
 
 
 class HybridJudge(Judge):
-    """A judge that combines the scores of other judges.
+    """A judge that combines the scores of other judges, its members.
 
     A dimension has no score if a member in its formula gives none.
 
     Args:
-        members: Name -> judge.
+        members: Name -> member.
         lines: Dimension -> the formula of its score.
         dimensions: The dimensions to score.
         name: The judge's name.
-        facts: What is known about its training, saved with the judge.
+        facts: Facts about the judge's training, saved with the judge.
 
     Raises:
-        ConfigError: A formula has an unknown member or a member's score with the wrong good end.
+        ConfigError: A formula has an unknown member, or a member whose good scores are low where
+            the hybrid's are high (or the reverse).
     """
 
     family = "hybrid"
@@ -282,8 +288,8 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge that ``settings`` describe, the fields of HybridSettings, with its
-        members.
+        """Returns the judge that ``settings`` (the fields of HybridSettings) describe, with its
+        members loaded.
 
         Raises:
             ConfigError: A field is wrong.
@@ -299,11 +305,11 @@ class HybridJudge(Judge):
         return cls(members, lines, dimensions, name=config.name)
 
     def _require_valid_input(self, key: str, dimension: Dimension) -> None:
-        """Raises ConfigError if an input in the formula of ``dimension`` is wrong.
+        """Raises ConfigError if an input of the formula of ``dimension`` is wrong.
 
         Args:
-            key: The input. Its member must exist. A bare member's dimension must have the same good
-                end.
+            key: The input, such as ``geval:empathy``. The member must exist. For ``geval`` alone,
+                its dimension must agree on whether high or low scores are good.
         """
         name, own_name = split_input_name(key, dimension.name)
         if name not in self.members:
@@ -319,7 +325,7 @@ class HybridJudge(Judge):
             )
 
     def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
-        """Returns what the member called ``member`` must score, so that the hybrid can score
+        """Returns the dimensions that ``member`` must score for the hybrid to score
         ``dimensions``."""
         names: dict[str, None] = {}
         for dimension in dimensions:
@@ -336,7 +342,8 @@ class HybridJudge(Judge):
         return models
 
     def signature(self) -> Signature:
-        """Returns the hybrid's signature. ``base`` has the name and revision of each member."""
+        """Returns what identifies the hybrid in saved scores, including the name and revision of
+        each member."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()
@@ -363,8 +370,8 @@ class HybridJudge(Judge):
         """Loads the hybrid saved in ``folder`` with its members.
 
         Args:
-            options: ``device`` and ``dtype`` for all members saved as a folder, or options for one
-                member by its name, such as ``contrast={"llm": {"device": "cuda"}}``.
+            options: ``device`` and ``dtype``, which apply to all members saved as folders. The name
+                of a member gives options to it alone: ``contrast={"llm": {"device": "cuda"}}``.
 
         Raises:
             JudgeLoadError: An option is unknown, or a member cannot be loaded or has changed.
@@ -416,16 +423,16 @@ class HybridJudge(Judge):
                 row[name] = judgement
         pairs = zip(requests, answers, strict=True)
         return [
-            self._combine_answers(request, row, dimensions) for request, row in pairs
+            self._combine_judgements(request, row, dimensions) for request, row in pairs
         ]
 
-    def _combine_answers(
+    def _combine_judgements(
         self,
         request: ScoreRequest,
         answers: Mapping[str, Judgement],
         dimensions: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of ``request`` on ``dimensions``.
+        """Combines the members' judgements of ``request`` into one judgement on ``dimensions``.
 
         Args:
             answers: Member -> its judgement.
@@ -455,8 +462,8 @@ class HybridJudge(Judge):
     ) -> DimensionScore:
         """Returns the score of ``dimension``.
 
-        A score taken from one member on the same scale comes with its distribution, details and
-        contributions.
+        If the score is one member's score on the same scale, the member's distribution, details and
+        contributions are copied too.
 
         Args:
             answers: Member -> its judgement.

@@ -28,31 +28,34 @@ class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
     Attributes:
-        base: The pretrained encoder of texts, which is not trained: a Hub id, a folder or an
-            ``embedded:`` name.
-        base_revision: The revision of a Hub id.
-        max_tokens: A longer text is encoded in pieces of at most this many tokens.
-        reading: What heads read: the mean turn of each speaker (``turns``), the ``dialogue`` as one
-            text, or ``answers``, each with the user turn before it.
-        vectors: Whether heads also read vectors of texts.
-        features: Names of base/turn_features.py. ``NAME`` is for the turns of both speakers,
-            ``user.NAME`` or ``assistant.NAME`` for one.
-        limit: Features are clipped at this many standard deviations.
-        reply: Typical ``positive`` and ``negative`` reactions of users, for the features
-            ``reaction``, ``expected_reaction`` and ``follows_answer``.
-        head: ``ridge``, ``logistic`` or ``mlp_classifier``. By default logistic for a binary
-            dimension, otherwise ridge.
-        grid: A setting of the head -> the values to try. It is ``alpha`` (penalty) or ``share``
-            (weight of vectors). For an MLP it is a setting of scikit-learn's MLPClassifier or
-            ``classes`` (the highest class).
-        stretch: Whether to widen a ridge head's scores to the standard deviation of the labels.
-        prior_weights: Dimension -> feature -> a weight to add to the fitted one, in standard
-            deviations of the score. Needs ``stretch``.
-        offsets: Dimension -> language -> what to add to a ridge head's score, as a share of the
-            scale. The judge supports these languages.
-        decode: Whether an MLP's score is its ``expected`` class or its likeliest one (``argmax``).
-        fold_by: What cross-validation holds out to choose from ``grid``: a fifth of the dialogues
-            (``conversation``) or one ``chatbot``.
+        base: The pretrained text encoder, which is not trained: a Hub id, a folder,
+            ``embedded:minilm`` or ``embedded:e5``.
+        base_revision: The branch, tag or commit of a Hub id.
+        max_tokens: The maximum number of tokens that the encoder reads at once. Longer texts are
+            encoded in pieces.
+        reading: What the judge reads. ``turns``: the mean turn of each speaker. ``dialogue``: the
+            dialogue as one text. ``answers``: each assistant turn with the user turn before it.
+        vectors: Whether the judge reads embeddings of texts besides ``features``.
+        features: Features of turns, from base/turn_features.py. ``log_words`` is computed for both
+            speakers, ``user.log_words`` for one.
+        limit: The maximum absolute value of a standardised feature. Larger values are clipped.
+        reply: Typical user reactions, such as ``{"positive": ["Good point."], "negative": ["Stop
+            it."]}``, for the features ``reaction``, ``expected_reaction`` and ``follows_answer``.
+        head: The model of each dimension: ``ridge``, ``logistic`` or ``mlp_classifier``. None is
+            logistic for a binary dimension, otherwise ridge.
+        grid: Hyperparameter -> the values to try, such as ``{"alpha": [0.1, 1]}``. Linear heads
+            have ``alpha`` (penalty) and ``share`` (scale of the embeddings). MLPs have ``classes``
+            (the highest class) and the settings of scikit-learn's MLPClassifier.
+        stretch: Whether to rescale a ridge head's scores to the standard deviation of the labels.
+        prior_weights: Dimension -> feature -> a weight to add to the fitted weight, such as
+            ``{"overall": {"user.near_copy": -0.25}}``. If the largest is 1, they count as much as
+            the fitted weights. Needs ``stretch``.
+        offsets: Dimension -> language -> a constant to add to a ridge head's score, as a fraction
+            of the scale, such as ``{"overall": {"de": 0.03}}``. The judge supports these languages.
+        decode: How an MLP's class probabilities become a score: the ``expected`` class, or the most
+            probable class (``argmax``).
+        fold_by: What cross-validation holds out in a fold: a fifth of the dialogues
+            (``conversation``) or all dialogues of one ``chatbot``.
     """
 
     family: Literal["linear"] = "linear"
@@ -109,15 +112,16 @@ class LinearConfig(TrainedConfig):
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """Names of features that need no reply model, without ``user.`` and ``assistant.``."""
+        """Names of the features that are computed without the texts of ``reply``, without the
+        prefixes ``user.`` and ``assistant.``."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of all features, without ``user.`` and ``assistant.``.
+        """The names of all features, without the prefixes ``user.`` and ``assistant.``.
 
-        The features of the reply model come last."""
+        The features that need ``reply`` come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measure_names + tuple(
             name for name in REACTION_NAMES if name in names
@@ -125,9 +129,10 @@ class LinearConfig(TrainedConfig):
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Maps the name of each feature to its columns, as pairs (side, name).
+        """Maps the name of each feature to its input columns, as pairs (side, name).
 
-        Side 0 is the user, side 1 the assistant. ``user.NAME`` has one column, ``NAME`` has two."""
+        Side 0 is the user, side 1 the assistant. ``user.copy`` has the column ``(0, "copy")``,
+        ``copy`` has one for each side."""
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")
@@ -146,9 +151,9 @@ class LinearConfig(TrainedConfig):
 
     @property
     def needs_base(self) -> bool:
-        """Whether the judge needs its base model, and not only features of the text."""
+        """Whether the judge needs its text encoder, and not only features of the text."""
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:
-        """Returns the kind of head for a dimension of ``kind``, such as ``binary``."""
+        """Returns the model, such as ``ridge``, for a dimension of ``kind``, such as ``binary``."""
         return self.head or ("logistic" if kind == "binary" else "ridge")

@@ -43,12 +43,12 @@ Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the wind
 
 
 class TextEncoder:
-    """Turns texts into vectors with the pretrained model of a linear judge.
+    """Turns texts into embeddings with the pretrained model of a linear judge.
 
     On a CPU the embedded models run without transformers, which is slow to import.
 
     Args:
-        folder: A model of sentence-transformers.
+        folder: The folder of a sentence-transformers model.
         config: The judge's settings.
     """
 
@@ -84,11 +84,11 @@ class TextEncoder:
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
-        """Loads the base that ``config`` names, and downloads it if it is on the Hub.
+        """Loads the encoder ``config.base``, and downloads it if it is on the Hub.
 
         Raises:
-            JudgeLoadError: The base cannot be loaded.
-            ConfigError: ``max_tokens`` is more than it can read.
+            JudgeLoadError: The encoder cannot be loaded.
+            ConfigError: ``config.max_tokens`` is more than the encoder can read.
         """
         path = Path(model_path(config.base))
         if not path.is_dir():
@@ -100,8 +100,8 @@ class TextEncoder:
         """The model of sentence-transformers, loaded without network access.
 
         Raises:
-            JudgeLoadError: It cannot be loaded, or it has pickles or foreign modules, which could
-                run code.
+            JudgeLoadError: The model cannot be loaded, or its folder has pickles or foreign
+                modules, which could run code.
         """
         folder = self.folder
         foreign = [path.name for path in folder.rglob("*.bin")]
@@ -142,11 +142,11 @@ class TextEncoder:
         return model.eval()
 
     def save(self, folder: Path) -> None:
-        """Writes the base into ``folder`` as safetensors."""
+        """Writes the encoder into ``folder`` as safetensors."""
         self.model.save(str(folder), create_model_card=False)
 
     def move_to(self, device: torch.device, dtype: str) -> None:
-        """Moves the base to ``device`` in ``dtype`` (``fp32``, ``bf16`` or ``fp16``)."""
+        """Moves the encoder to ``device`` in ``dtype`` (``fp32``, ``bf16`` or ``fp16``)."""
         self.packed = None
         if self.can_pack and device.type == "cpu":
             self.packed = PackedBert(
@@ -165,7 +165,8 @@ class TextEncoder:
         return [encoding.ids for encoding in encodings]
 
     def split_ids(self, ids: Sequence[int]) -> Pieces:
-        """Splits the token ``ids`` of a text into pieces of ``max_tokens``, with special tokens."""
+        """Splits the token ``ids`` of a text into pieces of at most ``max_tokens``, with special
+        tokens."""
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -174,12 +175,12 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns a unit vector for each text, [texts, width].
+        """Returns the embedding of each text, a unit vector, [texts, width].
 
-        It is the mean over the text's pieces, weighted by their numbers of tokens.
+        For a text of several pieces it is the mean over the pieces, weighted by number of tokens.
 
         Args:
-            texts: Each as pieces of token ids, from ``split_ids``.
+            texts: The pieces of token ids of each text, from ``split_ids``.
             budget: The maximum number of padded tokens in a batch.
         """
         pass_sums = self._token_sums
@@ -204,7 +205,7 @@ class TextEncoder:
         return functional.normalize(sums, dim=-1).numpy()
 
     def _token_sums(self, pieces: Sequence[list[int]]) -> Tensor:
-        """Returns the model's vector of each of ``pieces`` times its number of tokens, [pieces,
+        """Returns the embedding of each of ``pieces`` multiplied by its number of tokens, [pieces,
         width]."""
         device = self.model.device
         ids, mask = pad_rows(pieces, int(self.model.tokenizer.pad_token_id or 0))

@@ -21,14 +21,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """The fitted head of one dimension. It maps the columns [n, C] of n dialogues to scores.
+    """The trained model of one dimension, from the inputs [n, C] of n dialogues to scores.
 
     Attributes:
-        kind: ``ridge`` (the output is a score on [0, 1]), ``logistic`` (a logit) or
-            ``mlp_classifier``.
+        kind: ``ridge`` (outputs a score, mostly on [0, 1]), ``logistic`` (outputs a logit) or
+            ``mlp_classifier`` (outputs class logits).
         layers: Pairs (weight [in, out], bias [out]), with ReLU between them.
         top: The highest class of an MLP, otherwise 1.
-        classes: The classes in an MLP's training rows, otherwise empty.
+        classes: The classes that occur in an MLP's training data, otherwise empty.
         averages: What an average user turn and an average assistant turn add to a linear head's
             output.
     """
@@ -51,14 +51,14 @@ class FittedHead:
 
         Args:
             kind: ``ridge`` or ``logistic``.
-            weights: The weight of each column, [C].
-            bias: Is added to the weighted sum.
+            weights: The weight of each input column, [C].
+            bias: The constant term.
             averages: What an average user turn and an average assistant turn add to the output.
         """
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
     def outputs(self, columns: Floats) -> Floats:
-        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C]."""
+        """Returns the output of the last layer, [n, outputs], for the inputs ``columns`` [n, C]."""
         values = columns
         for number, (weight, bias) in enumerate(self.layers):
             if number:
@@ -67,7 +67,8 @@ class FittedHead:
         return values
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Returns the probability of each class of an MLP, [n, top + 1], for ``columns`` [n, C]."""
+        """Returns an MLP's probabilities of the classes 0 to ``top``, [n, top + 1], for the inputs
+        ``columns`` [n, C]."""
         logits = torch.from_numpy(self.outputs(columns))
         if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
@@ -79,11 +80,11 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns the scores on [0, 1], [n], before an isotonic map and a threshold.
+        """Returns the scores on [0, 1], [n], before isotonic calibration and the threshold.
 
         Args:
-            columns: What the head reads, [n, C].
-            decode: Whether an MLP's score is its ``expected`` class or its likeliest one
+            columns: The inputs, [n, C].
+            decode: Whether an MLP's score is the ``expected`` class or the most probable class
                 (``argmax``).
             temperature: Divides the logit of a logistic head.
         """
@@ -101,7 +102,7 @@ class FittedHead:
         return units
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the head's entry in judge.json, which has everything but its weights."""
+        """Returns what judge.json stores about the head: everything but its weights."""
         return {
             "kind": self.kind,
             "layers": len(self.layers),
@@ -111,7 +112,8 @@ class FittedHead:
         }
 
     def named_arrays(self, name: str) -> dict[str, Floats]:
-        """Returns the head's weights by name. ``name`` is the dimension."""
+        """Returns the head's weights by tensor name, such as ``heads.overall.0.weight``. ``name``
+        is the dimension."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -129,13 +131,13 @@ class FittedHead:
         """Returns the saved head of the dimension ``name``.
 
         Args:
-            record: The head's entry in judge.json.
+            record: What judge.json stores about the head.
             tensors: The saved weights by name. The weights of this head are removed from them.
-            columns: The number of columns that the head reads.
+            columns: The number of input columns.
 
         Raises:
-            JudgeLoadError: A shape does not fit.
-            KeyError: An array is missing.
+            JudgeLoadError: The shape of a layer is wrong.
+            KeyError: A weight is missing in ``tensors``.
         """
         layers = []
         width = columns
@@ -160,15 +162,16 @@ class FittedHead:
 
 
 def spread_over_levels(probabilities: Floats, levels: int) -> Floats:
-    """Spreads the probabilities of classes over the levels of a scale, with the same expected
+    """Distributes the probabilities of classes over the levels of a scale, and keeps the expected
     value.
 
     Args:
-        probabilities: Of k + 1 classes, [n, k + 1].
+        probabilities: The probability of each class, [n, classes]. The classes are evenly spaced
+            from the first level to the last.
         levels: The number of levels.
 
     Returns:
-        [n, levels].
+        The probability of each level, [n, levels].
     """
     places = np.linspace(0, levels - 1, probabilities.shape[1])
     distances = np.abs(places[:, None] - np.arange(levels))

@@ -61,17 +61,18 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {
 
 
 class LinearJudge(LearnedJudge):
-    """A judge with a linear head or an MLP for each dimension, over vectors and features of turns.
+    """A judge with a linear model or an MLP for each dimension, over embeddings and features of
+    turns.
 
-    A linear head over turns also gives contributions: what each turn adds to the score.
+    Linear models of turns also give contributions: what each turn adds to the score.
 
     Args:
         config: The settings.
         dimensions: The dimensions to score.
-        encoder: The model that turns texts into vectors, or None.
-        heads: Dimension -> its fitted head.
+        encoder: The model that turns texts into embeddings. None if the judge reads only features.
+        heads: Dimension -> its trained model.
         device: Where the encoder runs. None is the GPU if there is one.
-        dtype: The encoder's ``fp32``, ``bf16`` or ``fp16``.
+        dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
         state: Further arguments of ``set_state``, such as the calibration.
     """
 
@@ -106,16 +107,16 @@ class LinearJudge(LearnedJudge):
         name: str = "linear",
         device: Device = None,
     ) -> LinearJudge:
-        """Returns a judge without heads, which are then to be fitted.
+        """Returns an untrained judge, without heads.
 
         Args:
-            config: The settings, which name the base.
+            config: The settings, which name the encoder.
             dimensions: The dimensions to score.
             name: The judge's name.
-            device: Where the base runs. None is the GPU if there is one.
+            device: Where the encoder runs. None is the GPU if there is one.
 
         Raises:
-            JudgeLoadError: The base cannot be loaded.
+            JudgeLoadError: The encoder cannot be loaded.
         """
         encoder = None
         if config.needs_base:
@@ -129,9 +130,9 @@ class LinearJudge(LearnedJudge):
         """Returns a judge that needs no training: the sigmoid of a sum of z-scores of features.
 
         Args:
-            settings: The content of a YAML file: ``name``, ``rubric`` and ``features``, which maps
-                a feature of assistant turns to {mean, std, good}. ``good`` is 1 or -1, the better
-                direction.
+            settings: The ``name``, the ``rubric`` and the ``features`` of assistant turns, such as
+                ``{"copy": {"mean": 0.1, "std": 0.1, "good": -1}}``. ``good`` is 1 if high values
+                are good, otherwise -1.
             dimensions: Replace the dimensions of the rubric.
 
         Raises:
@@ -189,15 +190,15 @@ class LinearJudge(LearnedJudge):
     ) -> LinearJudge:
         """Loads the judge saved in ``folder``.
 
-        An ``embedded:`` base is loaded from its package.
+        An ``embedded:`` encoder is not in the folder but comes from its Python package.
 
         Args:
-            device: Where the base runs. None is the GPU if there is one.
-            dtype: ``fp32``, ``bf16`` or ``fp16``.
+            device: Where the encoder runs. None is the GPU if there is one.
+            dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
 
         Raises:
-            JudgeLoadError: Weights are missing or do not fit the settings, or the base is not the
-                one of the training.
+            JudgeLoadError: Weights are missing or do not fit the settings, or the encoder has other
+                weights than in training.
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
@@ -224,10 +225,11 @@ class LinearJudge(LearnedJudge):
         return judge
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
-        """Loads the heads, and what standardises their input, from the safetensors file ``path``.
+        """Loads the heads, and the means and deviations of their inputs, from the safetensors file
+        ``path``.
 
         Args:
-            records: Dimension -> the head's entry in judge.json.
+            records: Dimension -> what judge.json stores about its head.
 
         Raises:
             JudgeLoadError: Weights are missing, unexpected, or of a wrong shape.
@@ -297,7 +299,7 @@ class LinearJudge(LearnedJudge):
         """Yields the score of each of ``requests`` on ``dimension``.
 
         Args:
-            rows: The columns of all turns of all requests, [T, F + W].
+            rows: The features and embeddings of all turns of all requests, [T, F + W].
         """
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
@@ -327,11 +329,11 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns scores on [0, 1] of the dimension ``name``, before the isotonic map and the
-        threshold.
+        """Returns scores on [0, 1] of the dimension ``name``, [n], before isotonic calibration and
+        the threshold.
 
         Args:
-            columns: What the head reads, [n, C].
+            columns: The head's inputs, [n, C].
         """
         return self.heads[name].unit_scores(
             columns, self.config.decode, self.calibration_of(name).temperature
@@ -340,14 +342,14 @@ class LinearJudge(LearnedJudge):
     def _turn_weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
-        """Returns the weight of each turn of all ``requests`` in what a head reads, [T].
+        """Returns the weight of each turn of all ``requests`` in the input of a head, [T].
 
-        With ``reading: answers``, a dialogue is read as its mean answer, or as its worst answer if
-        the dimension is an issue.
+        With ``reading: answers``, a dialogue is read as the mean of its assistant turns, or as the
+        worst of them if low scores are good.
 
         Args:
             dimension: The head's dimension.
-            rows: The columns of all turns, [T, F + W].
+            rows: The features and embeddings of all turns, [T, F + W].
         """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
@@ -372,13 +374,13 @@ class LinearJudge(LearnedJudge):
     def _distributions(
         self, dimension: Dimension, columns: Floats, chances: Floats
     ) -> npt.NDArray[Any]:
-        """Returns the probability of each level of ``dimension``, [n, levels].
+        """Returns the probability of each level (possible rating) of ``dimension``, [n, levels].
 
         It is [n, 0] if the dimension has no levels or the head gives no distribution.
 
         Args:
-            columns: What the head reads, [n, C].
-            chances: The scores on [0, 1] after the isotonic map, [n].
+            columns: The head's inputs, [n, C].
+            chances: The scores on [0, 1] after isotonic calibration, [n].
         """
         head, levels = self.heads[dimension.name], len(dimension.levels)
         spread = self.calibration_of(dimension.name).spread
@@ -406,11 +408,12 @@ class LinearJudge(LearnedJudge):
             dimension: The head's dimension.
             requests: The dialogues.
             weights: The weight of each turn of all requests, [T].
-            rows: The columns of these turns, [T, F + W].
+            rows: The features and embeddings of these turns, [T, F + W].
             outputs: The head's output for each request, [n].
 
         Yields:
-            The contributions of a request. None if it is about a turn from EXPLAINED_TURNS on.
+            The contributions of a request, or None if the index of the turn to score is
+                EXPLAINED_TURNS or more.
         """
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
         factor, values = 1 / fitted.temperature, outputs / fitted.temperature
@@ -449,7 +452,8 @@ class LinearJudge(LearnedJudge):
         Args:
             features: The turn's features before they are standardised, [F].
             role: 0 for a user turn, 1 for an assistant turn.
-            costs: How much each column of the turn lowers the score, [F + W].
+            costs: How much each feature and embedding component of the turn lowers the score, [F +
+                W].
         """
         names, means = self.reader.names, self.reader.scale.mean
         largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())

@@ -30,18 +30,19 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 
 @dataclass(slots=True)
 class TurnReading:
-    """The features and vectors of a dialogue's T turns, before they are standardised.
+    """The features and embeddings of a dialogue's T turns, before they are standardised.
 
     Attributes:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
         measures: The features that need no reply model, [T, M].
-        features: ``measures``, and then the features of the reply models if there are any, [T, F].
-        texts: Unit vectors of the turns' texts, [T, H], or [T, 0] if none are needed.
-        vectors: ``texts`` if the heads read vectors of turns, otherwise [T, 0].
+        features: ``measures``, then the features from the reply models if there are any, [T, F].
+        texts: The embeddings of the turns (unit vectors), [T, H], or [T, 0] if not needed.
+        vectors: ``texts`` if the heads read embeddings of turns, otherwise [T, 0].
         weights: The weight of each turn in the mean over its speaker's turns, [T].
-        text_vector: The vector of the whole dialogue, [W], for ``reading: dialogue``.
+        text_vector: The embedding of the whole dialogue, [W], for ``reading: dialogue``, otherwise
+            [0].
         tokens: The number of tokens of all turns.
-        skipped: How many of the oldest turns are not in these arrays.
+        skipped: How many of the oldest turns are left out of these arrays.
     """
 
     roles: npt.NDArray[np.int64]
@@ -63,14 +64,14 @@ class TurnReading:
 
 @dataclass(slots=True)
 class TurnScale:
-    """Standardises the features and vectors of turns with means of the training data.
+    """Standardises the features and embeddings of turns with means of the training data.
 
-    Each array has a row for user turns and one for assistant turns.
+    Each array has a row for user turns and a row for assistant turns.
 
     Attributes:
-        mean: Is subtracted from features, [2, F].
-        deviation: Features are then divided by it, [2, F].
-        centre: Is subtracted from vectors, [2, W].
+        mean: The mean of each feature, [2, F].
+        deviation: The standard deviation of each feature, [2, F].
+        centre: The mean embedding, which is subtracted from embeddings, [2, W].
     """
 
     # The mean turn becomes 0, so a speaker without turns counts as average.
@@ -80,18 +81,18 @@ class TurnScale:
 
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
-        """Returns the scale that changes nothing.
+        """Returns a TurnScale that changes nothing.
 
         Args:
             features: The number of features.
-            width: The number of entries of a vector.
+            width: The number of components of an embedding.
         """
         return cls(
             np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
         )
 
     def named_arrays(self) -> dict[str, Floats]:
-        """Returns the arrays to save, by name, without empty ones."""
+        """Returns the arrays that are not empty by tensor name, such as ``scale.mean``."""
         arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
@@ -103,7 +104,7 @@ class TurnScale:
         Args:
             measures: The first m features of T turns, [T, m].
             roles: 0 for a user turn, 1 for an assistant turn, [T].
-            limit: Clips the result at this many standard deviations.
+            limit: The maximum absolute value. Larger values are clipped. None clips nothing.
         """
         count = measures.shape[1]
         scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
@@ -116,11 +117,11 @@ def join_turns(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
 
 
 class DialogueReader:
-    """Turns dialogues into the columns of numbers that the heads of a linear judge read.
+    """Turns dialogues into the inputs of a linear judge's heads: features and embeddings.
 
     Args:
         config: The judge's settings.
-        encoder: The model for vectors. None if the judge reads only features of the text.
+        encoder: The model for embeddings. None if the judge reads only features of the text.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -135,7 +136,8 @@ class DialogueReader:
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
-        """What each column [C] holds: (side, feature), or None for an entry of a vector."""
+        """What each input column [C] holds: (side, feature), or None for a component of an
+        embedding. Side 0 is the user, side 1 the assistant."""
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
@@ -146,14 +148,14 @@ class DialogueReader:
 
     @property
     def vector_mask(self) -> npt.NDArray[np.bool_]:
-        """Whether each column [C] is an entry of a vector, and not a feature."""
+        """Whether each input column [C] is a component of an embedding, and not a feature."""
         return np.array([feature is None for feature in self.layout])
 
     def feature_row(self, values: Mapping[str, float]) -> Floats:
-        """Returns a row of columns [C] that is 0 except for some features.
+        """Returns an input row [C] with the given features, and 0 in all other columns.
 
         Args:
-            values: Feature -> the number in its columns.
+            values: Feature -> the number in its columns, such as ``{"user.copy": 1.0}``.
         """
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
@@ -164,7 +166,7 @@ class DialogueReader:
     # -- what costs: features and vectors of turns -----------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
-        """Computes the features and vectors of the turns of each of ``dialogues``.
+        """Computes the features and embeddings of the turns of each of ``dialogues``.
 
         Args:
             budget: The maximum number of padded tokens in a batch.
@@ -192,8 +194,8 @@ class DialogueReader:
         return readings
 
     def _count_skipped(self, dialogue: Dialogue) -> int:
-        """Returns how many of the oldest turns of ``dialogue`` are not read, because it has too
-        many."""
+        """Returns how many of the oldest turns of ``dialogue`` to leave out, because it is too
+        long."""
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
@@ -207,11 +209,11 @@ class DialogueReader:
         pieces: Mapping[str, Pieces],
         skipped: int,
     ) -> TurnReading:
-        """Returns the features and vectors of ``turns``.
+        """Returns the features and embeddings of ``turns``.
 
         Args:
             surface: The surface features of each turn, [T, S].
-            vectors: Text -> its vector.
+            vectors: Text -> its embedding.
             pieces: Text -> its token ids.
             skipped: How many older turns are left out.
         """
@@ -242,7 +244,8 @@ class DialogueReader:
     def _turn_weights(self, roles: npt.NDArray[np.int64]) -> Floats:
         """Returns the weight of each turn in the mean over its speaker's turns, [T].
 
-        With ``reading: answers`` only the last answer and the user turn before it have one.
+        With ``reading: answers`` only the last assistant turn and the user turn before it have
+        weights above 0.
 
         Args:
             roles: 0 for a user turn, 1 for an assistant turn, [T].
@@ -255,7 +258,8 @@ class DialogueReader:
         return weights
 
     def _token_pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Returns the token ids of each distinct text in ``texts``, in pieces that fit."""
+        """Returns the token ids of each distinct text in ``texts``, in pieces that fit the
+        encoder."""
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
@@ -263,7 +267,7 @@ class DialogueReader:
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
-        """Returns the vector of each text.
+        """Returns the embedding of each text.
 
         Args:
             pieces: Text -> its token ids.
@@ -278,7 +282,9 @@ class DialogueReader:
     def add_reply_features(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
-        """Adds the features of the reply models, if the judge has any, to each of ``readings``.
+        """Adds the features from the reply models (predicted user turns) to each of ``readings``.
+
+        Does nothing if the judge has no reply models.
 
         Args:
             half: In training, which of the two reply models to use (0 or 1). None is the mean of
@@ -298,9 +304,8 @@ class DialogueReader:
             reading.features = np.concatenate(features, axis=1)
 
     def turn_columns(self, readings: Sequence[TurnReading]) -> Floats:
-        """Returns the columns of all turns of ``readings``, [T, F + W].
-
-        They are the standardised features of a turn, then its vector."""
+        """Returns the standardised features, then the embedding, of all turns of ``readings``, [T,
+        F + W]."""
         sides = join_turns(readings, "roles")
         standardised = self.scale.standardise(
             join_turns(readings, "features"), sides, self.config.limit
@@ -311,14 +316,14 @@ class DialogueReader:
     def pool_turns(
         self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
-        """Returns the columns that the heads read of n dialogues, [n, C].
+        """Returns the inputs of the heads for n dialogues, [n, C].
 
-        They are the vector of the whole text if it is read, the weighted sum of the user turns, and
-        the weighted sum of the assistant turns.
+        They are the embedding of the whole dialogue (only with ``reading: dialogue``), the weighted
+        sum of the user turns, and the weighted sum of the assistant turns.
 
         Args:
             readings: The n dialogues.
-            rows: The columns of all their turns, [T, F + W].
+            rows: The features and embeddings of all their turns, from ``turn_columns``, [T, F + W].
             weights: The weight of each turn, [T].
         """
         sides = join_turns(readings, "roles")
@@ -332,13 +337,13 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight of each turn in the mean of some answers, [T].
+    """Returns the weight of each turn in the mean of some assistant turns, [T].
 
-    The last user turn before an answer counts as much as the answer.
+    The last user turn before an assistant turn gets the same weight.
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        answers: The indices of the answers.
+        answers: The indices of the assistant turns.
     """
     weights = np.zeros(len(roles))
     for answer in answers:
@@ -348,7 +353,8 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
 
 
 def _longest_dialogues(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
-    """Returns for each of ``dialogues`` the longest of them that begins with the same turns."""
+    """Returns for each of ``dialogues`` the longest dialogue among them that starts with all its
+    turns."""
     # When each answer is scored, many dialogues are beginnings of a few long ones.
     longest: dict[int, Dialogue] = {}
     for dialogue in dialogues:

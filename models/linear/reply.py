@@ -26,10 +26,10 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a simi
 
 
 class ReplyModel(nn.Module):
-    """A network that predicts the vector of the user's next turn from an assistant turn.
+    """A network that predicts the embedding of the user's next turn from an assistant turn.
 
     Args:
-        hidden: The width H of a turn's vector.
+        hidden: The width H of a turn's embedding.
         features: The number F of features of a turn.
         width: The width of the hidden layer.
     """
@@ -54,28 +54,28 @@ class ReplyModel(nn.Module):
     def forward(
         self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
     ) -> Tensor:
-        """Returns the expected replies, unit vectors [..., H].
+        """Returns the predicted embeddings of the next user turns, unit vectors [..., H].
 
         Args:
-            turn: The unit vectors of the turns, [..., H].
-            before: The turn before each of them, [..., H].
-            earlier: The turn before that, [..., H].
-            measures: The features of the turns, [..., F].
+            turn: The embeddings of the assistant turns, unit vectors [..., H].
+            before: The embeddings of the turns before them, [..., H].
+            earlier: The embeddings of the turns two before them, [..., H].
+            measures: The features of the assistant turns, [..., F].
         """
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def project_turns(self, vectors: Tensor) -> Tensor:
-        """Maps the ``vectors`` of turns [..., H] to the space of the expected replies."""
+        """Maps the embeddings of turns, ``vectors`` [..., H], to the space of the predictions."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
-        """Returns the log-likelihood of the real next turns, up to a constant, [...].
+        """Returns the log-likelihood of the actual next turns, up to a constant, [...].
 
         Args:
-            expected: The expected replies, [..., H].
-            turns: The vectors of the real next turns, [..., H].
+            expected: The predictions of ``forward``, [..., H].
+            turns: The embeddings of the actual next turns, [..., H].
         """
         return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
@@ -83,8 +83,8 @@ class ReplyModel(nn.Module):
         """Returns the log of the mean likelihood of N possible next turns, [...].
 
         Args:
-            expected: The expected replies, [..., H].
-            others: The vectors of the possible turns, [N, H].
+            expected: The predictions of ``forward``, [..., H].
+            others: The embeddings of the possible turns, [N, H].
         """
         return log_mean_exp(
             expected, self.project_turns(others), self.log_sharpness.exp()
@@ -96,20 +96,20 @@ def log_mean_exp(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> 
 
     Args:
         vectors: Unit vectors, [..., H].
-        others: N unit vectors to compare them with, [N, H].
-        sharpness: The factor of the cosine.
+        others: N unit vectors to compare with ``vectors``, [N, H].
+        sharpness: Multiplies the cosine similarity.
     """
     scores = vectors @ others.T * sharpness
     return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
 def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns three arrays [T, H]: each turn, the turn before it, and the turn before that.
+    """Returns three arrays [T, H]: each turn, the turn before it, and the turn two before it.
 
-    A turn without such an earlier turn has itself in its place.
+    At the start of the dialogue, where there is no earlier turn, the turn itself is repeated.
 
     Args:
-        unit: The unit vectors of a dialogue's turns, [T, H].
+        unit: The embeddings of a dialogue's turns, [T, H].
     """
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
@@ -117,20 +117,21 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Reactions(nn.Module):
-    """Computes how close users' reactions are to typical positive and negative reactions.
+    """Compares users' reactions with typical positive and negative reactions, by embeddings.
 
-    A user turn is such a reaction. For an assistant turn it is the next user turn that a ReplyModel
-    predicts.
+    The reaction to an assistant turn is the next user turn that a ReplyModel predicts. A user turn
+    is itself a reaction.
 
     Args:
-        reactions: The texts of the ``positive`` and ``negative`` reactions, for their number.
-        hidden: The width H of a turn's vector.
+        reactions: ``positive`` and ``negative`` -> the typical reactions. Only their number is
+            used.
+        hidden: The width H of a turn's embedding.
         features: The number F of features of a turn.
 
     Attributes:
         models: Two reply models, each trained on one half of the dialogues.
-        positive: Unit vectors of the positive reactions, [P, H].
-        negative: Unit vectors of the negative reactions, [N, H].
+        positive: Embeddings of the positive reactions, [P, H].
+        negative: Embeddings of the negative reactions, [N, H].
     """
 
     positive: Tensor
@@ -159,10 +160,11 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns ``reaction``, ``expected_reaction`` and ``follows_answer`` of each turn.
+        """Returns the features ``reaction``, ``expected_reaction`` and ``follows_answer`` of each
+        turn.
 
         Args:
-            units: Unit vectors of each dialogue's turns, [T, H].
+            units: Embeddings (unit vectors) of each dialogue's turns, [T, H].
             measures: The features of the turns of all dialogues, [N, F].
             roles: Each dialogue's roles, 0 for user and 1 for assistant, [T].
             half: In training, which of the two reply models to use (0 or 1). None is the mean of
@@ -230,13 +232,14 @@ class Reactions(nn.Module):
         """Returns the reactions that are saved as ``tensors``.
 
         Args:
-            texts: The texts of the positive and negative reactions.
-            hidden: The width H of a turn's vector.
+            texts: ``positive`` and ``negative`` -> the typical reactions.
+            hidden: The width H of a turn's embedding.
             features: The number F of features of a turn.
-            path: The file of the tensors, named in errors.
+            path: The file of the tensors, for error messages.
 
         Raises:
-            JudgeLoadError: The tensors do not fit these sizes.
+            JudgeLoadError: The shapes of the tensors do not fit ``texts``, ``hidden`` and
+                ``features``.
         """
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):

@@ -61,14 +61,14 @@ _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class AnswerShape(Config):
-    """The form of answer that a prompt asks for.
+    """How a prompt asks the model to write its score.
 
     Attributes:
-        format: ``json``, ``number`` (a number in free text), or ``none`` (no form is asked for).
-        score: The key of the score in a JSON answer about one dimension.
-        comment: The key of the comment in it. None asks for the score alone.
-        line: Where free text has its score: in the ``last`` line, in ``any`` line, or also in a
-            sentence such as "I would give this a 70" (``prose``).
+        format: ``json``: a JSON object. ``number``: a number in free text. ``none``: any text.
+        score: The key of the score in a JSON answer, such as ``label``.
+        comment: The key of the comment in a JSON answer. None asks for no comment.
+        line: Where a free text may have its score. ``last``: in its last line. ``any``: in any
+            line. ``prose``: in any line, or in a sentence such as "I would give this a 70".
     """
 
     format: AnswerFormat = "json"
@@ -79,13 +79,13 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """One number that an answer should have.
+    """A score that the model's answer should contain.
 
     Attributes:
-        name: The dimension that it is about.
-        key: The dimension's name in JSON.
-        label: The dimension's name in a score line.
-        scale: The lowest and the highest number.
+        name: The dimension, such as ``nonrepetition``.
+        key: The dimension's key in a JSON answer.
+        label: The dimension's name in a score line, such as ``non-repetition: 70``.
+        scale: The (lowest, highest) valid score.
         binary: Whether only 0 and 1 are valid.
     """
 
@@ -101,14 +101,16 @@ class Answer:
     """The score of one dimension, as read from the answer of a language model.
 
     Attributes:
-        value: A number on the scale that the prompt asks for, or None.
-        reason: Why there is no value.
-        step: What the value was read from, such as ``json`` or ``line``.
+        value: The score on the scale that the prompt asks for, or None if it could not be read.
+        reason: Why the score could not be read, such as ``7 is outside the scale 1 to 5``.
+        step: How the score was written: ``schema`` (JSON with an enforced schema), ``json``,
+            ``line``, ``prose``, or ``again`` (in a second answer).
         comment: The model's explanation.
-        span: Start and end of the number in the text.
-        chances: The probability of each rating, or None. They add up to 1.
-        mass: The sum of these probabilities before they were normalised.
-        repeats: The value of each answer, if the question was asked several times.
+        span: The (start, end) of the score in the answer, in characters. None if unknown.
+        chances: The probability of each rating, lowest rating first. They add up to 1. None if
+            unknown.
+        mass: The sum of the ratings' probabilities before they were normalised.
+        repeats: The score in each answer, if the same question was asked several times.
     """
 
     value: float | None = None
@@ -132,11 +134,11 @@ def read_answers(
 
     Args:
         completion: The model's answer.
-        fields: The numbers that it should have.
-        shape: The form that the prompt asked for.
+        fields: The scores to look for, one for each dimension.
+        shape: How the prompt asked the model to write them.
 
     Returns:
-        An Answer by dimension. It has a ``reason`` instead of a value if no score can be read.
+        Dimension -> Answer. An Answer without a score has a ``reason``.
     """
     text = completion.text
     is_cut = completion.finish == "length"
@@ -161,12 +163,12 @@ def _read_text(
     """Reads the score of each dimension from ``text``, which is JSON or has score lines.
 
     Args:
-        fields: The numbers that it should have.
-        shape: The form that the prompt asked for.
+        fields: The scores to look for, one for each dimension.
+        shape: How the prompt asked the model to write them.
         enforced: Whether the backend enforced a JSON schema.
 
     Raises:
-        UnreadError: The reasoning in the text does not end, or nothing follows it.
+        UnreadError: The reasoning (``<think>...``) does not end, or no answer follows it.
     """
     begin = 0
     try:
@@ -232,14 +234,15 @@ def _find_score_and_comment(
 
     Args:
         value: The parsed JSON.
-        shape: The form that the prompt asked for.
+        shape: How the prompt asked the model to write its score.
         is_only: Whether the answer is about this dimension alone.
 
     Returns:
-        (keys that lead to the score, score, comment). A bare number has no keys.
+        (keys that lead to the score, score, comment), such as ``(["empathy", "score"], 4,
+            "warm")``.
 
     Raises:
-        UnreadError: There is no score, or there are two different ones.
+        UnreadError: There is no score, or there are two different scores.
     """
     if not isinstance(value, dict):
         if not is_only or isinstance(value, list):
@@ -273,11 +276,12 @@ def _find_score_and_comment(
 
 
 def _number_span(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
-    """Returns the start and end of a JSON answer's number in ``text``, or None if it is not found.
+    """Returns the (start, end) of the score in a JSON answer, or None if it is not found.
 
     Args:
-        begin: Where the JSON begins.
-        path: The keys that lead to the number.
+        text: The answer.
+        begin: The index in ``text`` at which the JSON begins.
+        path: The keys that lead to the score, such as ``["empathy", "score"]``.
     """
     steps = []
     for key in path:
@@ -304,9 +308,9 @@ def _read_score_lines(
 
     Args:
         text: The answer.
-        begin: The index at which its reasoning ends.
-        fields: The numbers that it should have.
-        shape: The form that the prompt asked for.
+        begin: The index in ``text`` after the model's reasoning.
+        fields: The scores to look for, one for each dimension.
+        shape: How the prompt asked the model to write them.
     """
     quotation = quote(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
@@ -345,8 +349,8 @@ def _score_line_pattern(
     """Returns the pattern of a score line such as ``Score: 4`` or ``**Score:** 4/5``.
 
     Args:
-        names: The labels that may stand before the colon.
-        is_label_optional: Whether the number may stand alone.
+        names: The labels that may come before the colon, such as ``score``.
+        is_label_optional: Whether a number without a label also matches.
     """
     longest_first = sorted(names, key=len)[::-1]
     words = "|".join(re.escape(name).replace(r"\ ", r"[ _]") for name in longest_first)
@@ -370,13 +374,13 @@ def _find_score_line(
     """Returns the match of the score line for ``field``, or None if there is none.
 
     Args:
-        lines: The lines of the answer.
-        quotation: The answer, quoted in errors.
-        shape: The form that the prompt asked for.
-        is_only: Whether the answer is about this dimension alone. The number then needs no label.
+        lines: A match for each line of the answer that is not empty.
+        quotation: The beginning of the answer, for error messages.
+        shape: How the prompt asked the model to write its score.
+        is_only: Whether the answer is about this dimension alone, so that the score needs no label.
 
     Raises:
-        UnreadError: Several score lines differ.
+        UnreadError: Several score lines have different scores.
     """
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
@@ -400,10 +404,15 @@ def _find_score_line(
 def _find_prose_score(
     text: str, begin: int, field: AnswerField
 ) -> re.Match[str] | None:
-    """Returns the match of a sentence such as "I would give this a 70" after ``begin``, or None.
+    """Returns the match of a sentence such as "I would give this a 70" in an answer, or None.
+
+    Args:
+        text: The answer.
+        begin: The index in ``text`` at which to start.
+        field: The score to look for.
 
     Raises:
-        UnreadError: The text has further numbers besides the ends of the scale of ``field``.
+        UnreadError: The text has another number that is not an end of the scale.
     """
     match = _PROSE.search(text, begin)
     if match is not None:
@@ -420,8 +429,10 @@ def _to_answer(
     comment: str | None,
     span: tuple[int, int] | None,
 ) -> Answer:
-    """Returns an Answer with ``value``, or with a reason if it is no number on the scale of
-    ``field``."""
+    """Returns an Answer with the score ``value``, or with a reason if it is not valid for
+    ``field``.
+
+    ``step``, ``comment`` and ``span`` are copied into the Answer."""
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)

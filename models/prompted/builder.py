@@ -67,18 +67,19 @@ class PromptView:
     """What a prompt shows of one dialogue.
 
     Attributes:
-        turns: The turns to show. None stands for turns that are left out between two others.
-        response: The turn to score, if the prompt shows it apart from the others.
+        turns: The turns to show. None marks a gap where turns are left out.
+        response: The turn to score, if the prompt shows it separately from ``turns``.
         id: The dialogue's id.
-        lang: The dialogue's language.
-        last_judged: Whether the turn to score is the last of ``turns``.
-        start: How many of the oldest turns are left out because the prompt was too long.
-        left_out: How many turns the setting ``context`` leaves out.
-        shortened: How many turns were summarised.
-        rendered: The messages of each question, by its index.
-        usage: What the summaries cost.
-        failure: Why no question is sent, or None.
-        transient: Whether the failure may pass.
+        lang: The dialogue's language, such as ``de``.
+        last_judged: Whether the last of ``turns`` is the turn to score.
+        start: How many of the oldest ``turns`` are dropped to fit the model's context.
+        left_out: How many turns the setting ``context`` leaves out, such as ``last_40`` the first
+            60%.
+        shortened: How many long turns are replaced by summaries.
+        rendered: Index of a question -> its chat messages.
+        usage: The tokens and costs of the summaries.
+        failure: Why the dialogue cannot be scored, or None.
+        transient: Whether the failure is transient, so that a retry may succeed.
     """
 
     turns: list[Turn | None]
@@ -100,9 +101,9 @@ class PromptQuestion:
     """One question to the model, about one or several dimensions.
 
     Attributes:
-        index: Its place in ``PromptBuilder.questions``.
-        dimensions: The dimensions that it is about.
-        fields: The numbers that its answer should have.
+        index: The question's index in ``PromptBuilder.questions``.
+        dimensions: The dimensions that the question is about.
+        fields: The score that the answer should contain for each of these dimensions.
     """
 
     index: int
@@ -116,20 +117,24 @@ class PromptBuilder:
     Args:
         prompt: The prompt file.
         dimensions: The dimensions to ask about.
-        variant: A variant of the prompt file. None is its first one.
-        layout: A layout of the prompt file. None is its first one.
-        role: A role of the prompt file, or ``none``. None is the dimension's own role.
-        answer: The format of the answer. None is the prompt file's own.
-        examples: Scored dialogues to choose examples from.
-        excerpt: How many of an example's last turns are shown.
-        seed: The seed of the choice of examples.
-        values: Returns further template values for a dimension.
-        fence: The sentence that explains the tags around turns. None shows turns without tags.
+        variant: The wording of the prompt, such as ``few_shot``. None is the first in the prompt
+            file.
+        layout: The arrangement of the questions, such as ``together`` (one about all dimensions).
+            None is the first in the prompt file.
+        role: Who the model is told to be, such as ``expert``, or ``none``. None takes each
+            dimension's role in the prompt file.
+        answer: The answer format, such as ``json``. None is the format in the prompt file.
+        examples: Scored dialogues, of which few-shot variants show three.
+        excerpt: How many of the last turns of an example to show. 0 shows its summary, or all turns
+            if it has none.
+        seed: Seeds the choice among equally suitable examples.
+        values: A function (dimension, aspect) -> further template values.
+        fence: The sentence that explains the tags around turns to the model. None writes no tags.
 
     Attributes:
         aspects: Dimension -> the prompt's texts about it.
-        scales: Dimension -> the scale that the prompt asks for.
-        questions: All questions to ask.
+        scales: Dimension -> the (lowest, highest) score that the prompt asks for.
+        questions: All questions about a dialogue.
 
     Raises:
         ConfigError: The prompt file has no such variant, layout or role, or shows no dialogue.
@@ -242,9 +247,7 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages that ask ``question`` about the dialogue in ``view``.
-
-        They show its turns from the index ``start`` on."""
+        """Returns the chat messages that ask ``question`` about ``view.turns[start:]``."""
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -331,7 +334,8 @@ class PromptBuilder:
         return values
 
     def _answer_form(self, question: PromptQuestion) -> str:
-        """Returns a text for the prompt that shows the JSON form of the answer to ``question``."""
+        """Returns a template of the JSON answer to ``question``, such as ``{"score": <1 to
+        5>}``."""
         answer = self.answer
         forms = []
         for field in question.fields:
@@ -353,9 +357,10 @@ class PromptBuilder:
     def _scored_examples(
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
-        """Returns the examples to show with ``question``, as template values.
+        """Returns the examples to show with ``question``, each as ``{"dialogue": ..., "score":
+        "4"}``.
 
-        The dialogue with the id ``judged_id`` is never among them."""
+        The dialogue to score, ``judged_id``, is never among them."""
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
@@ -431,11 +436,14 @@ class ScoredExample:
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the scored examples in ``path``, a file of labelled dialogues or a shipped file's
-    name.
+    """Loads scored examples from a file of labelled dialogues.
 
-    A score is the mean of a dimension's ratings on [0, 1]. It is missing if the file does not state
-    their scale."""
+    A score is the mean of the annotators' ratings, mapped to [0, 1]. Dimensions for which the file
+    states no scale have no score.
+
+    Args:
+        path: A file, or the name of a shipped file, such as ``prompts/examples.json``.
+    """
     file = Path(path)
     if not file.is_file():
         file = CONFIGS / path
@@ -458,11 +466,11 @@ def choose_examples(
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three of ``examples``: a low, a median and a high score on ``dimension``, in this
-    order.
+    """Returns three of ``examples``: with a low, a median and a high score on ``dimension``, in
+    this order.
 
     Args:
-        seed: Chooses among equally near scores.
+        seed: Seeds the choice among equally suitable examples.
         without: The id of a dialogue that is never chosen.
 
     Raises:
@@ -499,8 +507,8 @@ def prompt_view(
     Args:
         turn: The index of the turn to score. Later turns are not shown. None scores the whole
             dialogue.
-        context: Which turns to show, such as ``last_40`` (the last 40%).
-        apart: Whether the turn to score is shown apart from the others.
+        context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).
+        apart: Whether the turn to score goes into ``response`` instead of ``turns``.
     """
     turns, response = list(dialogue.turns), None
     if turn is not None:
@@ -524,9 +532,9 @@ def prompt_view(
 
 
 def turn_indices(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the ``turns`` that ``context`` shows.
+    """Returns the indices of the ``turns`` to show with a setting ``context`` such as ``last_40``.
 
-    If no assistant turn is among them, more turns are shown, up to the nearest one."""
+    If they contain no assistant turn, the range is extended to the nearest assistant turn."""
     count = len(turns)
     if context not in _SHARES:
         return list(range(count))
@@ -555,14 +563,15 @@ def summarise_long_turns(
     *,
     fence: bool,
 ) -> None:
-    """Replaces the long assistant turns of ``views`` by summaries that ``llm`` writes.
+    """Replaces long assistant turns of long dialogues by summaries that ``llm`` writes.
 
-    Only long dialogues are changed. If a summary fails, its view gets a ``failure``.
+    If a summary fails, the ``failure`` of the dialogue's view says why.
 
     Args:
+        views: What the prompts show of the dialogues.
         prompt: The prompt that asks for a summary.
-        context: The setting ``summary_N``, where N is the maximum number of words.
-        fence: Whether the turn is sent between tags.
+        context: ``summary_50`` or ``summary_150``: the maximum number of words of a summary.
+        fence: Whether to put the turn between tags in this prompt.
     """
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []

@@ -38,8 +38,8 @@ class GEvalConfig(BasePromptedConfig):
 class GEvalJudge(BasePromptedJudge):
     """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
-    A server must report the alternatives to the token of the rating (``top_logprobs``). Otherwise
-    there is no score."""
+    A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
+    is no score."""
 
     family = "geval"
     config_class = GEvalConfig
@@ -61,14 +61,13 @@ class GEvalJudge(BasePromptedJudge):
     def _template_values(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """Returns the values that only G-Eval's templates use.
+        """Returns the template values that only G-Eval's prompts use, such as ``{"low": "1"}``.
+
+        ``bands`` is None if the prompt file does not describe each rating.
 
         Args:
             dimension: The dimension to score.
-            aspect: The prompt file's texts about it.
-
-        Returns:
-            Texts by name. The template leaves out the part of a value that is None.
+            aspect: The prompt file's texts about the dimension.
         """
         texts = Ratings.of_dimension(dimension, POINTS).texts
         bands = []
@@ -105,11 +104,12 @@ class GEvalJudge(BasePromptedJudge):
     def _rate_by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Asks a model on this machine, and takes the probability of each rating from its
-        likelihood.
+        """Rates ``requests`` with a model on this machine, by the likelihood of each possible
+        rating.
 
         Returns:
-            (answer, usage, False) for each of ``requests`` x ``dimensions``, in order.
+            (answer, usage, False) for each request and each of ``dimensions``, in order. False
+                means that no failure is transient.
         """
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
@@ -126,11 +126,11 @@ class GEvalJudge(BasePromptedJudge):
     def _rate_by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Reading]:
-        """Asks a server, and takes the probability of each rating from the token's alternatives.
+        """Rates ``requests`` with a model on a server, by the probabilities of alternative tokens.
 
         Returns:
-            (answer, usage, whether the failure may pass) for each of ``requests`` x
-            ``dimensions``, in order.
+            (answer, usage, whether a failure is transient) for each request and each of
+                ``dimensions``, in order.
         """
         chats: list[ChatRequest] = []
         for request in requests:
@@ -150,15 +150,14 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns an answer with the probability of each of ``ratings``.
+    """Returns the probability of each of ``ratings`` in a server's answer.
 
     Args:
-        completion: What a server's model wrote, with the alternatives to each token.
+        completion: The answer, with the alternatives to each token.
         ratings: The ratings that the model may give.
 
     Returns:
-        The answer. It has a ``reason`` if there is no rating or the server reports no
-        alternatives.
+        An Answer with ``chances``, or with a ``reason`` if it has no rating or no alternatives.
     """
     written = "".join(token.text for token in completion.tokens)
     if written:
@@ -185,7 +184,8 @@ class GPTScoreConfig(BasePromptedConfig):
 class GPTScoreJudge(BasePromptedJudge):
     """GPTScore: the score is the likelihood of "Yes" as the answer to a question per dimension.
 
-    It is exp(raw) on the dimension's scale, where ``raw`` is the mean log-probability per token."""
+    The likelihood is exp(mean log-probability per token). It is mapped from [0, 1] to the
+    dimension's scale."""
 
     family = "gptscore"
     config_class = GPTScoreConfig

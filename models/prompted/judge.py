@@ -70,24 +70,28 @@ class BasePromptedConfig(Config):
 
     Attributes:
         name: The name of the judge.
-        llm: Its language model.
-        prompts: A prompt file or a shipped name.
-        variant: A variant of the prompt file. None is its first one.
-        layout: A layout of the prompt file. None is its first one.
-        language: The language of the prompt. ``auto`` is the language of the dialogue, or English
-            if the prompt has no translation.
-        role: A role of the prompt file, or ``none``. None is the prompt file's role for each
-            dimension.
-        rubric: A rubric file or a shipped name.
+        llm: The language model to ask, such as a Hub id or ``embedded:smollm2``.
+        prompts: A prompt file or the name of a shipped one, such as ``oralis``.
+        variant: The wording of the prompt, such as ``few_shot``. None is the first in the prompt
+            file.
+        layout: The arrangement of the questions, such as ``together`` (one about all dimensions).
+            None is the first in the prompt file.
+        language: The language of the prompt, such as ``de``. ``auto`` is the language of the
+            dialogue, or English if the prompt has no translation.
+        role: Who the model is told to be, such as ``expert``, or ``none``. None takes each
+            dimension's role in the prompt file.
+        rubric: A file that defines the dimensions, or the name of a shipped one, such as ``medal``.
         dimensions: The dimensions of the rubric to score. Empty means all.
-        fence: Whether turns are sent between tags that no turn can close or imitate.
-        context: Which part of the dialogue the prompt shows. ``summary_N`` shows all of it, with
-            long assistant turns summarised in at most N words.
-        shortener: The model that summarises. None is ``llm``.
-        examples: A file of labelled dialogues, for variants that show scored examples.
-        excerpt_turns: How many of an example's last turns are shown. 0 shows its summary, or all
+        fence: Whether the prompt puts turns between tags such as ``<user>``, and escapes tags
+            inside turns.
+        context: Which turns the prompt shows: ``full`` (all), ``last_40`` (the last 40%),
+            ``first_40``, ``first_20_last_20``, or ``summary_N`` (all, with long assistant turns
+            summarised in at most N words).
+        shortener: The language model that writes the summaries of ``summary_N``. None is ``llm``.
+        examples: A file of labelled dialogues, of which few-shot variants show three.
+        excerpt_turns: How many of the last turns of an example to show. 0 shows its summary, or all
             turns if it has none.
-        seed: The seed of the choice of examples, and of answers that are sampled.
+        seed: Seeds the choice of examples and the sampling of answers.
     """
 
     name: str
@@ -108,17 +112,19 @@ class BasePromptedConfig(Config):
 
 
 class BasePromptedJudge(Judge):
-    """Base class of judges with a prompt file. It makes the prompts, and fits them to the model.
+    """Base class of judges that ask a language model with a prompt file.
 
-    A subclass sends the questions and reads the answers in ``_score_fitting_requests``.
+    It makes the prompts and drops the oldest turns of long dialogues. A subclass sends the
+    questions and reads the answers in ``_score_fitting_requests``.
 
     Args:
         config: The settings.
         answer_tokens: The maximum number of tokens of an answer, at most half of the model's
             context.
-        prompt_tokens: The maximum number of tokens of a prompt. None is the rest of the context.
-        answer: The format of the answer. None is the prompt file's own.
-        values: Returns further template values for a dimension.
+        prompt_tokens: The maximum number of tokens of a prompt. None is the context without the
+            answer.
+        answer: The answer format, such as ``json``. None is the format in the prompt file.
+        values: A function (dimension, aspect) -> further template values.
     """
 
     config_class: ClassVar[type[BasePromptedConfig]]
@@ -226,7 +232,7 @@ class BasePromptedJudge(Judge):
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the prompt builder for the language of the dialogue in ``request``.
 
-        It is the first builder if there is none for this language, or if ``request`` is None."""
+        Without one for this language, or if ``request`` is None, returns the first builder."""
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -253,9 +259,9 @@ class BasePromptedJudge(Judge):
             self._fit_prompts(request)
 
     def _fit_prompts(self, request: ScoreRequest) -> None:
-        """Leaves out the oldest turns of ``request`` until all of its prompts fit the model.
+        """Drops the oldest turns of ``request`` until all of its prompts fit the model's context.
 
-        Sets a ``failure`` if the last turn alone is too long."""
+        If the last turn alone is too long, sets ``failure`` of the request's PromptView."""
         builder, view = self.builder_for(request), request.payload
 
         for question in builder.questions:
@@ -289,10 +295,9 @@ class BasePromptedJudge(Judge):
     def questions(
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
-        """Returns the questions to ask about ``request``: one for each of ``dimensions``, in order.
+        """Returns the questions to ask about ``request``, one for each of ``dimensions``, in order.
 
-        A layout that asks about all dimensions together has one question about all of the judge's
-        dimensions."""
+        If the layout asks about all dimensions together, returns the one question about them."""
         builder = self.builder_for(request)
         if builder.together:
             return list(builder.questions)
@@ -322,8 +327,8 @@ class BasePromptedJudge(Judge):
         Args:
             requests: The dialogues to ask about.
             dimensions: The dimensions to ask about.
-            texts: Dimension -> the possible answers.
-            score_eos: Dimension -> whether a likelihood includes the end of the model's turn.
+            texts: Dimension -> the possible answers, such as ``("1", "2", "3")``.
+            score_eos: Dimension -> whether a likelihood includes the token that ends the answer.
 
         Returns:
             For each request: dimension -> (the likelihood of each answer, usage).
@@ -380,7 +385,7 @@ class BasePromptedJudge(Judge):
         *,
         transient: bool,
     ) -> Judgement:
-        """Returns the judgement of ``request``.
+        """Returns the judgement of ``request``, built from the model's answers.
 
         Args:
             answers: Dimension -> the model's answer.
@@ -409,14 +414,15 @@ def compute_likelihoods(
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """Computes the likelihoods of ``groups`` of continuations under ``llm``.
+    """Computes the likelihoods of texts under ``llm``.
 
     Args:
-        owners: A key for each group, such as a dialogue's id. The model reads the common beginning
-            of groups with the same key once.
+        groups: Groups of texts with their prompts, such as all possible ratings after one prompt.
+        owners: A key for each group, such as a dialogue's id. Groups with the same key share the
+            computation of their common prefix.
 
     Returns:
-        (likelihoods, usage) for each group.
+        For each group: (the likelihood of each text, usage).
     """
     answers: list[tuple[list[Likelihood], Usage]] = []
     for likelihoods in score_groups(llm, groups, owners):
@@ -432,20 +438,24 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 
 
 class PromptedConfig(BasePromptedConfig):
-    """The settings of a judge that asks a language model for numbers.
+    """The settings of a judge that asks a language model to write scores.
 
     Attributes:
-        answer: The format of the answer. None is the prompt file's. ``prose`` is a number, or a
-            sentence such as "I would give this a 70 out of 100".
+        answer: The answer format: ``json``, ``number`` (in free text) or ``prose`` (also in a
+            sentence such as "I would give this a 70 out of 100"). None is the format in the prompt
+            file.
         max_tokens: The maximum number of tokens of an answer.
         temperature: The sampling temperature. 0 is greedy decoding.
-        repeats: How many answers to average. Their seeds are ``seed``, ``seed`` + 1, ....
-        enforce: Whether a backend that can enforce a JSON schema does so.
-        ask_again: Whether to ask once more, for the number alone, if an answer about one dimension
-            has no readable number.
-        comment_chars: The maximum number of characters of a comment in the JSON schema.
-        expected: Whether to add the expected rating to ``details``. A server must report
-            alternatives to tokens for it. On this machine it takes the likelihood of each rating.
+        repeats: How many times to ask each question. The scores are averaged. The seeds are
+            ``seed``, ``seed`` + 1, ....
+        enforce: Whether to constrain JSON answers to a schema, if the backend supports it.
+        ask_again: Whether to ask a second time, for the number alone, if no score can be read. Not
+            for questions about several dimensions.
+        comment_chars: The maximum number of characters of a comment in the JSON schema. None is no
+            limit.
+        expected: Whether ``details`` also has the expected rating under the model's probabilities.
+            A server must report ``top_logprobs`` for it. A local model computes the likelihood of
+            each rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -460,7 +470,7 @@ class PromptedConfig(BasePromptedConfig):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AskedQuestion:
     """A question that was sent, with its answers.
 
     Attributes:
@@ -483,8 +493,8 @@ class _Asked:
 
 
 class PromptedJudge(BasePromptedJudge):
-    """A judge that asks a language model for numbers, in one question for each dimension or for
-    all."""
+    """A judge that asks a language model to write scores, in one question for each dimension or one
+    for all."""
 
     family = "prompted"
     config_class = PromptedConfig
@@ -547,10 +557,10 @@ class PromptedJudge(BasePromptedJudge):
 
     def _ask_questions(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[_Asked]:
+    ) -> list[_AskedQuestion]:
         """Asks the questions about all ``requests``, and returns them with their answers.
 
-        Each question is asked as often as ``repeats`` says."""
+        Each question is sent ``config.repeats`` times."""
         config, top_logprobs = self.config, 0
         if config.expected and self.llm.api:
             top_logprobs = ALTERNATIVES
@@ -567,14 +577,14 @@ class PromptedJudge(BasePromptedJudge):
                 )
                 for repeat in range(config.repeats):
                     repeated = replace(chat, seed=config.seed + repeat)
-                    questions.append(_Asked(owner, question, repeated))
+                    questions.append(_AskedQuestion(owner, question, repeated))
         self._send_and_read(requests, questions)
         return questions
 
     def _send_and_read(
-        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_AskedQuestion]
     ) -> None:
-        """Sends ``questions`` about ``requests``, and reads the answers into them."""
+        """Sends ``questions`` about ``requests``, and stores the completions and scores in them."""
         if not questions:
             return
         completions = self.llm.chat([question.chat for question in questions])
@@ -589,9 +599,9 @@ class PromptedJudge(BasePromptedJudge):
             )
 
     def _ask_unread_again(
-        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_AskedQuestion]
     ) -> None:
-        """Asks a second time, for the number alone, if the answer has no readable number.
+        """Asks a second time, for the number alone, where no score could be read.
 
         Questions about several dimensions are not asked again.
 
@@ -599,7 +609,7 @@ class PromptedJudge(BasePromptedJudge):
             requests: The batch.
             questions: The questions asked so far. Their answers are replaced.
         """
-        unread: list[_Asked] = []
+        unread: list[_AskedQuestion] = []
         for question in questions:
             if question.completion.failed or len(question.answers) > 1:
                 continue
@@ -626,13 +636,13 @@ class PromptedJudge(BasePromptedJudge):
             question.answers = {name: answer}
 
     def _add_rating_probabilities(
-        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_AskedQuestion]
     ) -> None:
-        """Adds the probability of each rating to the answers of ``questions``.
+        """Adds the probability of each rating to the answers of ``questions`` about ``requests``.
 
-        It is the likelihood of the answer with this rating in the place of the number. An answer
-        without a number is skipped, unless the prompt asks for free text."""
-        weighed: list[tuple[_Asked, str]] = []
+        It is the likelihood of the answer with this rating in place of the score. An answer without
+        a located score is skipped, unless the prompt asks for free text."""
+        weighed: list[tuple[_AskedQuestion, str]] = []
         groups: list[list[Continuation]] = []
         for question in questions:
             shape = self.builder_for(requests[question.owner]).answer
@@ -651,10 +661,12 @@ class PromptedJudge(BasePromptedJudge):
             )
             question.usages.append(usage)
 
-    def _rating_continuations(self, question: _Asked, name: str) -> list[Continuation]:
-        """Returns one continuation for each rating of the dimension ``name``.
+    def _rating_continuations(
+        self, question: _AskedQuestion, name: str
+    ) -> list[Continuation]:
+        """Returns a text to score for each rating of the dimension ``name``.
 
-        It is the answer to ``question`` up to its number, then the rating."""
+        The text is the answer to ``question`` up to its score, then the rating."""
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""

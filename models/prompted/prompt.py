@@ -50,20 +50,22 @@ _UNSEEN = re.compile(
 
 
 class Aspect(Config):
-    """A prompt's texts about one dimension.
+    """What a prompt file says about one dimension.
 
     Attributes:
-        key: The dimension's name in a JSON answer.
-        label: Its name in other texts.
-        definition: Replaces the definition of the rubric.
-        criteria: What to look at.
+        key: The dimension's key in a JSON answer. None is the dimension's name.
+        label: The dimension's name elsewhere, such as ``non-repetition``. None is the dimension's
+            name with spaces.
+        definition: Replaces the rubric's definition of the dimension.
+        criteria: What the model is told to look at.
         low_means: What the low end of the scale means.
         high_means: What the high end of the scale means.
-        bands: What each rating means, from the lowest to the highest (G-Eval).
-        scale: The scale to ask for. Scores are mapped linearly to the rubric's scale.
+        bands: What each rating means, from the lowest to the highest (only for G-Eval).
+        scale: The (lowest, highest) score to ask for, later mapped to the rubric's scale. None asks
+            on the rubric's scale.
         whole: Whether to ask for whole numbers only.
-        role: One of the prompt's roles.
-        steps: How to evaluate, step by step (G-Eval).
+        role: Who the model is told to be, one of the prompt's ``roles``.
+        steps: How to evaluate, step by step (only for G-Eval).
     """
 
     key: str | None = None
@@ -84,18 +86,24 @@ class Prompt(Config):
 
     Attributes:
         name: The prompt's name.
-        source: Where it is from.
-        parts: Its jinja2 templates by name, such as ``user`` and ``system``.
-        answer: The form of answer that it asks for.
-        layouts: Name -> ``each`` (a question per dimension) or ``together`` (one about all). The
-            first is the default.
-        variants: Names that the templates can ask for. The first is the default.
-        roles: Names of roles of the model that the templates can ask for.
-        examples: The variants that show three scored dialogues (ORALIS, section 4.2).
-        scales: Variant -> the scale, in whole numbers, that it asks for.
-        languages: The prompt's other languages, each in a file NAME_LANGUAGE.
-        speakers: What ``user`` and ``assistant`` are called in a transcript without tags.
-        aspects: Dimension -> texts about it.
+        source: The paper that the prompt follows, such as ``DIET, appendix A``.
+        parts: Name -> jinja2 template, such as ``user`` and ``system`` (the messages) or ``again``
+            (a second question).
+        answer: How the model is asked to write its score.
+        layouts: Arrangements of the questions: name -> ``each`` (one for each dimension) or
+            ``together`` (one about all). The first is the default.
+        variants: Wordings that the templates distinguish, such as ``zero_shot``. The first is the
+            default.
+        roles: Who the templates can tell the model to be, such as ``expert``.
+        examples: The variants that show three scored dialogues (ORALIS, section 4.2), such as
+            ``few_shot``.
+        scales: Variant -> the (lowest, highest) whole number that it asks for, such as ``{"hd": [1,
+            3]}``.
+        languages: Languages with a translation of the prompt, such as ``de`` in the file
+            NAME_de.yaml.
+        speakers: Role -> the speaker's name in a transcript without tags, such as ``{"assistant":
+            "Chatbot"}``.
+        aspects: Dimension -> what the prompt says about it.
     """
 
     name: str
@@ -112,7 +120,8 @@ class Prompt(Config):
     aspects: Mapping[str, Aspect] = {}
 
     def render(self, part: str, values: Mapping[str, Any]) -> str:
-        """Returns the template ``part`` filled with ``values``, or an empty text if there is none.
+        """Returns the template ``part`` filled with ``values``, or an empty string if the prompt
+        has no such template.
 
         Raises:
             ConfigError: The template needs a value that is not given.
@@ -132,8 +141,8 @@ class Prompt(Config):
 
         Args:
             values: The template values.
-            again: Further values for each earlier attempt to get an answer. The user message ends
-                with the part ``again`` for each of them.
+            again: For each earlier attempt to get an answer, further template values. The template
+                ``again``, filled with them, is appended to the user message.
         """
         texts = [self.render("user", values)]
         if AGAIN in self.parts:
@@ -174,17 +183,18 @@ def load_prompt(
     parts: Collection[str] = (),
     language: str = "en",
 ) -> Prompt:
-    """Returns a prompt from its file, after checks.
+    """Loads a prompt file and checks its templates.
 
     Args:
-        prompt: A file, or the name of a shipped one. A loaded Prompt is only checked.
-        known: Names of the values that templates may use. None allows any.
-        parts: The parts that must exist, such as ``user``.
+        prompt: A file, or the name of a shipped one, such as ``oralis``. A loaded Prompt is only
+            checked.
+        known: The names of values that templates may use. None allows any.
+        parts: The templates that must exist, such as ``user``.
         language: The language to load, such as ``de``.
 
     Raises:
-        ConfigError: The file, the language or a part is missing, a template is not valid, or it
-            uses an unknown value.
+        ConfigError: The file, the language or a template is missing, a template is not valid, or a
+            template uses an unknown value.
     """
     where = str(prompt)
     if isinstance(prompt, Prompt):

@@ -36,8 +36,8 @@ class Ratings:
     """The ratings that a model may write for one dimension, in ascending order.
 
     Attributes:
-        texts: How each is written, such as ``("1", "2", "3")``.
-        values: The value of each on the dimension's scale.
+        texts: How the model writes each rating, such as ``("1", "2", "3")``.
+        values: The score of each rating on the dimension's scale.
     """
 
     texts: tuple[str, ...]
@@ -45,11 +45,10 @@ class Ratings:
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the ratings to ask for: the whole numbers on the scale of ``dimension``, at most
-        eleven.
+        """Returns the whole numbers on the scale of ``dimension`` as ratings.
 
-        A scale that has more, or negative or fractional ends, or is continuous with two, gets 1 to
-        ``points`` instead, evenly spaced over it."""
+        A scale that does not suit this (more than eleven whole numbers, negative or fractional
+        ends, or a continuous [0, 1]) gets 1 to ``points``, evenly spaced over the scale."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -64,10 +63,15 @@ class Ratings:
 
     @classmethod
     def of_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """Returns the whole numbers on ``scale``, the scale that the prompt asks for, as ratings.
+        """Returns the whole numbers on ``scale`` as ratings, with their values on the scale of
+        ``dimension``.
 
-        They are mapped to the scale of ``dimension``. If there are fewer than two or more than
-        eleven, returns eleven evenly spaced numbers (0, 10, ... 100)."""
+        If ``scale`` has fewer than two or more than eleven whole numbers, returns eleven evenly
+        spaced numbers (0, 10, ... 100).
+
+        Args:
+            scale: The (lowest, highest) score that the prompt asks for.
+        """
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         if steps < 1:
@@ -80,7 +84,7 @@ class Ratings:
 
     @cached_property
     def is_ambiguous(self) -> bool:
-        """Whether one rating is the beginning of another, such as 1 of 10."""
+        """Whether one rating is a prefix of another, such as 1 of 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)
@@ -88,7 +92,7 @@ class Ratings:
     def read(self, completion: Completion) -> Answer:
         """Returns the rating in ``completion``, on a line by itself or after ``Rating:``.
 
-        If the model wrote none, the Answer has a reason."""
+        If there is no rating, the Answer has a ``reason``."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
@@ -99,8 +103,8 @@ class Ratings:
         return Answer(reason=reason)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns the mean and the standard deviation of the rating under the probabilities
-        ``chances``."""
+        """Returns the mean and the standard deviation of the score, where ``chances`` are the
+        ratings' probabilities."""
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -114,10 +118,10 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with the probability of each rating.
+    """Returns ``answer`` with the normalised probability of each rating.
 
     Args:
-        logprobs: The log-probability of the text of each rating, in order.
+        logprobs: The log-probability of the text of each rating, lowest rating first.
     """
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
@@ -129,13 +133,15 @@ def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answ
 def with_reported_probabilities(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with the probability of each rating, from what the server reports.
+    """Returns ``answer`` with the probability of each rating, from a server's log-probabilities.
+
+    Without log-probabilities at the score, or if a rating is a prefix of another (1 of 10), returns
+    ``answer`` unchanged.
 
     Args:
         completion: The model's answer, with the alternatives to each token.
-        answer: The number in it. Returned unchanged if the server reports no alternatives to it.
-        ratings: The ratings that the model may give. If one begins with another, such as 10 with 1,
-            ``answer`` is returned unchanged.
+        answer: The score read from ``completion``.
+        ratings: The ratings that the model may give.
     """
     if answer.span is None or ratings.is_ambiguous or not completion.tokens:
         return answer
@@ -166,9 +172,9 @@ def with_reported_probabilities(
 
 
 def average_answers(repeats: Sequence[Answer]) -> Answer:
-    """Averages the numbers and the probabilities of ``repeats``, several answers to one question.
+    """Averages the scores and the probabilities of ``repeats``, several answers to one question.
 
-    All else is from the first answer that has a number."""
+    The comment is taken from the first answer that has a score."""
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
@@ -195,12 +201,12 @@ def to_judgement(
     *,
     expected: bool,
 ) -> Judgement:
-    """Returns the judgement made from the model's answers about one dialogue.
+    """Returns the judgement of one dialogue, built from the model's answers.
 
     Args:
-        answers: An Answer for each of ``dimensions``.
-        builder: The builder of the questions, which knows the scale of the numbers.
-        ratings: The possible ratings of each dimension.
+        answers: Dimension -> the model's answer, for all ``dimensions``.
+        builder: The builder of the prompts, which maps scores to the dimensions' scales.
+        ratings: Dimension -> its possible ratings.
         expected: Whether the score is the expected rating instead of the number in the answer.
     """
     results: dict[str, DimensionScore] = {}

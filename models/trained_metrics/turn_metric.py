@@ -58,11 +58,11 @@ class MetricConfig(Config):
 
     Attributes:
         name: The judge's name.
-        model: A folder or a Hub id.
+        model: The network's weights, a folder or a Hub id.
         revision: The branch, tag or commit of a Hub id.
         tokenizer: The folder or Hub id of the tokenizer. None is ``model``.
-        device: Where the metric runs. None is the GPU if there is one.
-        dtype: The precision of the weights.
+        device: Where the metric runs, such as ``cpu``. None is the GPU if there is one.
+        dtype: The precision of the weights: ``fp32``, ``bf16`` or ``fp16``.
     """
 
     name: str
@@ -83,7 +83,7 @@ def load_checkpoint(
         network_class: The network's class in transformers, such as ``T5ForConditionalGeneration``.
 
     Raises:
-        JudgeLoadError: The model cannot be loaded, or its weights are only a pickle.
+        JudgeLoadError: The model cannot be loaded, or its weights are not in safetensors files.
     """
     import transformers
 
@@ -123,9 +123,10 @@ class Queries:
     """The inputs of the network for one request.
 
     Attributes:
-        inputs: (dimension, turn index, token ids). A turn has several if its sentences are scored.
+        inputs: (dimension, turn index, token ids) of each input. If sentences are scored
+            separately, a turn has an input for each.
         dropped: The indices of turns that are left out of an input that would be too long.
-        cut: The indices of turns whose input lost its end.
+        cut: The indices of turns whose input is truncated at its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
@@ -134,18 +135,20 @@ class Queries:
 
 
 class TurnMetric(Judge):
-    """Base class of published metrics, which score each assistant turn. A dialogue gets the mean.
+    """Base class of published metrics that score each assistant turn. A dialogue gets the mean
+    score of its turns.
 
     Attributes:
         config: The settings.
-        max_tokens: The maximum length of an input.
+        max_tokens: The maximum number of tokens of an input.
         network_class: The network's class in transformers.
         prompt_hash: A hash of the prompt, if there is one.
-        truncation: What is left out of a dialogue that is too long, in words.
-        missing: Why a dimension can have no score.
-        parts: Dimension -> the dimensions whose mean it is.
-        sums: Dimensions for which the probabilities of a turn's sentences are added up. For others
-            the mean is taken.
+        truncation: How long dialogues are truncated, such as ``oldest turns beyond 512 tokens``.
+        missing: The failure message of a dimension without a score.
+        parts: Dimension -> the dimensions whose mean it is, such as ``{"overall": ["coherence",
+            "naturalness"]}``.
+        sums: Dimensions for which the probabilities of a turn's sentences are added up. For all
+            other dimensions they are averaged.
     """
 
     config: Any
@@ -191,7 +194,7 @@ class TurnMetric(Judge):
         )
 
     def _tokenize_truncated(self, text: str, turn: int, queries: Queries) -> TokenIds:
-        """Returns the token ids of ``text``, at most ``max_tokens``. If some are left out, adds
+        """Returns the token ids of ``text``, truncated to ``max_tokens``. If it is truncated, adds
         ``turn`` to ``queries.cut``."""
         ids = self.tokenizer(text).input_ids
         if len(ids) > self.max_tokens:
@@ -202,17 +205,17 @@ class TurnMetric(Judge):
 
     @abstractmethod
     def add_inputs(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Adds to ``queries`` what the network must read to score one turn.
+        """Adds the network's inputs for one turn to ``queries``.
 
         Args:
-            dialogue: The dialogue. An input may have no later turn than ``turn``.
-            turn: The index of the turn.
+            dialogue: The dialogue. Turns after ``turn`` must not be read.
+            turn: The index of the turn to score.
             queries: The inputs so far.
         """
 
     @abstractmethod
     def _batch_probabilities(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the probability [B] that the network gives to each row.
+        """Returns the network's probability of the positive class for each input, [B].
 
         Args:
             ids: [B, L] token ids.
@@ -282,7 +285,8 @@ class TurnMetric(Judge):
         A turn counts only if every dimension in ``parts[name]`` has a value for it.
 
         Args:
-            answers: Dimension -> turn index -> probabilities, one or one per sentence.
+            answers: Dimension -> turn index -> the probability of the turn, or of each of its
+                sentences.
         """
         dimension, parts = self.dimension(name), self.parts.get(name, [name])
         values_by_turn: dict[int, list[float]] = {}
@@ -356,9 +360,9 @@ class UniEvalConfig(MetricConfig):
 
     Attributes:
         dimensions: The dimensions to score. None is all.
-        sentences: How the probabilities of an answer's sentences are combined. The published code
-            takes the sum, which favours long answers.
-        max_tokens: The maximum length of an input.
+        sentences: Whether the probabilities of a turn's sentences are averaged (``mean``) or added
+            up (``sum``). The published code adds them up, which favours long turns.
+        max_tokens: The maximum number of tokens of an input.
     """
 
     dimensions: tuple[str, ...] | None = None
@@ -406,7 +410,9 @@ class UniEvalJudge(TurnMetric):
                 continue
             answers = split_sentences(response) if "by" in question else [response]
             for answer in answers:
-                text, dropped = self._fit_input(question, answer, before, fact)
+                text, dropped = self._build_fitting_input(
+                    question, answer, before, fact
+                )
                 queries.inputs.append(
                     (name, turn, self._tokenize_truncated(text, turn, queries))
                 )
@@ -414,8 +420,8 @@ class UniEvalJudge(TurnMetric):
                     queries.dropped.update(range(dropped))
 
     def _find_fact(self, dialogue: Dialogue) -> str:
-        """Returns the fact that the reply may use, from the context of ``dialogue``, or an empty
-        text."""
+        """Returns the background fact for the reply from ``dialogue.context``, or an empty
+        string."""
         for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
@@ -425,17 +431,17 @@ class UniEvalJudge(TurnMetric):
                 return fact
         return ""
 
-    def _fit_input(
+    def _build_fitting_input(
         self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
-        """Returns an input with the newest turns that fit, and the number of older turns that do
-        not.
+        """Returns an input with as many of the newest turns as fit, and the number of older turns
+        left out.
 
         Args:
-            question: The question and its fields, from prompts/unieval.
+            question: The question and the names of the fields to show, from prompts/unieval.
             answer: The reply, or one sentence of it.
             before: The turns before the reply.
-            fact: The fact that the reply may use.
+            fact: The background fact, or an empty string.
         """
         layout = self.layout
 

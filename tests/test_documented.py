@@ -100,12 +100,10 @@ def test_documented_commands_with_a_dry_run_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (tmp_path / "runs/medal_full").mkdir(parents=True)
-    for place in ("chats.jsonl", "runs/medal_full/dialogues.jsonl"):
-        shutil.copy(
-            WALKS / "labelled.jsonl" if "runs" not in place else WALKS / "v1.jsonl",
-            place,
-        )
+    shutil.copy(WALKS / "labelled.jsonl", "chats.jsonl")
+    shutil.copy(WALKS / "v1.jsonl", "runs/medal_full/dialogues.jsonl")
     shutil.copy(ROOT / "configs/prompts/medal.yaml", "mine_prompt.yaml")
+    shutil.copy(ROOT / "configs/rubrics/medal.yaml", "mine.yaml")
     ran = 0
     for where, words, whole in documented():
         if whole and words[0] == "score" and "openai" in " ".join(words):

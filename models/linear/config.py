@@ -112,16 +112,16 @@ class LinearConfig(TrainedConfig):
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """Names of the features that are computed without the texts of ``reply``, without the
-        prefixes ``user.`` and ``assistant.``."""
+        """The names, without ``user.`` and ``assistant.``, of the features that do not need the
+        setting ``reply``."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of all features, without the prefixes ``user.`` and ``assistant.``.
+        """The names of all features, without ``user.`` and ``assistant.``.
 
-        The features that need ``reply`` come last."""
+        The features that need the setting ``reply`` come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measure_names + tuple(
             name for name in REACTION_NAMES if name in names

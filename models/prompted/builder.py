@@ -73,8 +73,7 @@ class PromptView:
         lang: The dialogue's language, such as ``de``.
         last_judged: Whether the last of ``turns`` is the turn to score.
         start: How many of the oldest ``turns`` are dropped to fit the model's context.
-        left_out: How many turns the setting ``context`` leaves out, such as ``last_40`` the first
-            60%.
+        left_out: How many turns are left out by ``context`` (``last_40``: the first 60%).
         shortened: How many long turns are replaced by summaries.
         rendered: Index of a question -> its chat messages.
         usage: The tokens and costs of the summaries.

@@ -17,15 +17,15 @@ from medal_judges.records.dialogue import Dialogue
 def estimate_cost(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns in words what scoring ``dialogues`` costs at most: requests, tokens and US dollars.
-    Nothing is sent.
+    """Returns a message with the most that scoring ``dialogues`` can cost, in requests, tokens and
+    US dollars. Nothing is sent.
 
     Args:
-        judge: A judge whose language models only count requests (``JudgeChoice.with_spending``).
+        judge: A judge loaded from ``JudgeChoice.with_spending(dry_run=True)``.
         options: How the dialogues would be scored.
 
     Raises:
-        ConfigError: The judge has no such language model.
+        ConfigError: The judge uses no language model.
     """
     models = []
     for model in dict.fromkeys(judge.language_models()):
@@ -39,15 +39,16 @@ def estimate_cost(
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     texts = []
     for model in models:
-        text = estimate_sentence(count, model.cost_estimate())
+        text = describe_estimate(count, model.cost_estimate())
         if len(models) > 1:
             text = f"{model.name}: {text}"
         texts.append(text)
     return "\n".join(texts)
 
 
-def estimate_sentence(dialogues: int, e: CostEstimate) -> str:
-    """Returns the estimate ``e`` in words. ``dialogues`` is the number of dialogues."""
+def describe_estimate(dialogues: int, e: CostEstimate) -> str:
+    """Returns the cost estimate ``e`` as a message of three lines. ``dialogues`` is the number of
+    dialogues."""
     price = "the model runs on this machine: it has no price"
     if e.api:
         price = "the price of this model is not known (llm.prices=FILE sets one)"

@@ -18,13 +18,13 @@ from medal_judges.models.llm.settings import llm_config, no_model_error
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """The judge of a command before it is loaded.
+    """A judge that is chosen but not loaded yet.
 
     Attributes:
         source: A YAML file, a folder or a hub id.
         settings: The content of the YAML file, None for a saved judge.
-        options: Arguments of ``Judge.from_pretrained``, which replace settings.
-        revision: The hub revision.
+        options: Arguments of ``Judge.from_pretrained``, which override ``settings``.
+        revision: The revision on the Hub. None for the default one.
     """
 
     source: str
@@ -64,7 +64,8 @@ class JudgeChoice:
         return _as_mapping(setting)
 
     def with_options(self, **changed: object) -> JudgeChoice:
-        """Returns a copy in which ``changed`` options are added or replaced."""
+        """Returns a copy with the options ``changed`` added or replaced, such as
+        ``device="cuda"``."""
         return replace(self, options={**self.options, **changed})
 
     def _with_changed_models(
@@ -86,16 +87,16 @@ class JudgeChoice:
         no_cache: bool = False,
         dry_run: bool = False,
     ) -> JudgeChoice:
-        """Returns a copy with another way to spend money on requests.
+        """Returns a copy whose language models have a cost limit, ignore their cache or send no
+        requests.
 
         Args:
-            max_cost: The limit in US dollars.
-            no_cache: Whether to ask again for answers that are in the cache.
+            max_cost: The limit in US dollars. None changes no limit.
+            no_cache: Whether to send requests even if their answers are in the cache.
             dry_run: Whether to count requests and send none.
 
         Raises:
-            ConfigError: The judge uses no language model, or ``max_cost`` is set and it uses no
-                API.
+            ConfigError: The judge uses no language model, or ``max_cost`` is set for a local model.
         """
         choice = self
         if no_cache:
@@ -156,7 +157,8 @@ def choose_judge(
         device: Where the judge's model runs, such as ``cuda``.
         dtype: The number format of the model, such as ``bf16``.
         revision: The hub revision.
-        strict: Whether ``device`` and ``dtype`` are errors, not ignored, without a local model.
+        strict: Whether ``device`` or ``dtype`` is an error for a judge without a local model.
+            Otherwise it is ignored.
 
     Raises:
         ConfigError: The judge has no such setting, or no local model for ``device`` or ``dtype``.
@@ -182,8 +184,8 @@ def choose_judge(
 
 
 def cache_sentence(judges: Sequence[Judge]) -> str | None:
-    """Returns a sentence on how many answers the language models of ``judges`` read from their
-    caches, or None for no answer."""
+    """Returns a message about how many answers the language models of ``judges`` took from their
+    caches, or None if they took none."""
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

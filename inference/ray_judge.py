@@ -102,7 +102,7 @@ def _refuse_server(uses_server: bool) -> None:
         )
 
 
-class _Process:
+class _JudgeActor:
     """A Ray actor that holds a judge. Its methods return errors instead of raising them."""
 
     def __init__(self, folder: str, choice: JudgeChoice) -> None:
@@ -116,8 +116,8 @@ class _Process:
             self.judge = error
 
     def facts(self) -> dict[str, Any] | Exception:
-        """Returns what the main process needs to know about the judge. If the judge could not be
-        loaded, returns the error."""
+        """Returns the judge's signature, dimensions, languages and batch sizes. If the judge could
+        not be loaded, returns the error."""
         judge = self.judge
         if isinstance(judge, Exception):
             return judge
@@ -157,7 +157,7 @@ class RayJudge(Judge):
 
         actor: Any = ray.remote(
             num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=_TRIES
-        )(_Process)
+        )(_JudgeActor)
         self._actors = [actor.remote(os.getcwd(), choice) for _ in range(count)]
         about: Any = ray.get(self._actors[0].facts.remote())
         if isinstance(about, Exception):
@@ -209,7 +209,7 @@ class RayJudge(Judge):
 
         Args:
             unread: Lists of dialogues, each for one process to score at once.
-            how: The arguments of ``Judge.score``.
+            how: Arguments of ``Judge.score``, such as ``{"level": "turn"}``.
             progress: Called with the number of dialogues in each finished list.
         """
         from ray.util import ActorPool

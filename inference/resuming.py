@@ -23,14 +23,14 @@ def earlier_file(lines: Path) -> Path:
     return lines.with_name(f".earlier-{lines.name}")
 
 
-class Entry(NamedTuple):
-    """Where the earlier judgements of one dialogue are in their file.
+class EarlierDialogue(NamedTuple):
+    """A dialogue that an earlier run scored, and where its judgements are in the file of that run.
 
     Attributes:
-        offset: The byte at which their first line begins.
+        offset: The byte at which its first judgement begins.
         input: The hash of the dialogue.
-        rows: The number of lines.
-        is_done: Whether all of the judgements are final.
+        rows: The number of its judgements, one a line.
+        is_done: Whether all of its judgements are final.
     """
 
     offset: int
@@ -42,12 +42,15 @@ class Entry(NamedTuple):
 class EarlierJudgements:
     """The judgements of earlier runs, by the id of the dialogue.
 
+    The constructor moves the file ``lines`` aside, so that a run can write it anew.
+
     Args:
         lines: The file of judgements.
-        is_done: Returns whether a judgement is final. Others are computed again.
+        is_done: Returns whether a judgement is final. A dialogue whose judgements are not all final
+            is scored again.
 
     Attributes:
-        changed: The number of dialogues whose text or metadata have changed since.
+        changed: The number of dialogues whose text or metadata have changed since the earlier run.
 
     Raises:
         DataError: The file is damaged. It stays unchanged.
@@ -56,14 +59,14 @@ class EarlierJudgements:
     def __init__(self, lines: Path, is_done: Callable[[Judgement], bool]) -> None:
         self.path = earlier_file(lines)
         self.changed = 0
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, EarlierDialogue] = {}
         offset = 0
         with atomic_path(self.path) as partial, partial.open("wb") as stream:
             for journal in (Journal(self.path), Journal(lines)):
                 last_id = None
                 for line, judgement in journal.parse_lines(judgement_parser()):
                     id, succeeded = judgement.id, is_done(judgement)
-                    entry = Entry(offset, judgement.input, 1, succeeded)
+                    entry = EarlierDialogue(offset, judgement.input, 1, succeeded)
                     if id == last_id:
                         first = self._entries[id]
                         entry = first._replace(
@@ -75,9 +78,17 @@ class EarlierJudgements:
         lines.unlink(missing_ok=True)
         self._stream = self.path.open("rb")
 
-    def take_done(self, id: str, input: str, rows: int) -> Entry | None:
-        """Removes the entry of the dialogue ``id``. Returns it if it is final and has the hash
-        ``input`` and ``rows`` judgements, otherwise None."""
+    def take_done(self, id: str, input: str, rows: int) -> EarlierDialogue | None:
+        """Removes the dialogue ``id`` from the earlier ones, and returns it if it need not be
+        scored again.
+
+        Args:
+            input: The hash of the dialogue as it is now.
+            rows: The number of judgements that it needs.
+
+        Returns:
+            None if no earlier run scored it, it has changed, or its judgements are not all final.
+        """
         entry = self._entries.pop(id, None)
         if entry is None:
             return None
@@ -86,8 +97,8 @@ class EarlierJudgements:
             return entry
         return None
 
-    def lines(self, entry: Entry) -> Iterator[bytes]:
-        """Yields the lines of ``entry``, each with its line feed."""
+    def lines(self, entry: EarlierDialogue) -> Iterator[bytes]:
+        """Yields the lines with the judgements of ``entry``, each with its line feed."""
         self._stream.seek(entry.offset)
         for _ in range(entry.rows):
             yield self._stream.readline()

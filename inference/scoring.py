@@ -17,8 +17,8 @@ from medal_judges.errors import ConfigError, CoverageError, DataError, MedalErro
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.inference.resuming import (
+    EarlierDialogue,
     EarlierJudgements,
-    Entry,
     earlier_file,
 )
 from medal_judges.models.base.judge import (
@@ -54,10 +54,12 @@ class ScoreOptions(Config):
 
     Attributes:
         dimensions: The dimensions to score. Empty means all.
-        level: ``dialogue``, ``turn`` (each answer) or ``last`` (the last answer).
-        keep: Fields of a dialogue to copy to its judgements, such as ``chatbot``.
-        overwrite: Whether to replace an earlier file.
-        retry_failed: Whether to score dialogues again whose failure would repeat.
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
+            assistant turn).
+        keep: Metadata of a dialogue to copy to its judgements, such as ``["chatbot"]``.
+        overwrite: Whether to replace an earlier file. Otherwise it is resumed.
+        retry_failed: Whether to score every dialogue without a score again. Otherwise only those
+            with a transient failure (such as a time-out) are.
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
@@ -82,9 +84,12 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` by ``judge`` with these options, still without the
-        metadata of ``keep``. ``progress`` is called with the number of dialogues finished since
-        its last call."""
+        """Yields the judgements of ``dialogues`` by ``judge`` with these options. The metadata in
+        ``keep`` is not copied yet.
+
+        Args:
+            progress: Called with the number of dialogues finished since its last call.
+        """
         return judge.score(
             dialogues,
             level=self.level,
@@ -93,15 +98,16 @@ class ScoreOptions(Config):
         )
 
     def is_done(self, judgement: Judgement) -> bool:
-        """Returns whether ``judgement`` of an earlier run is final, so that it is not computed
+        """Returns whether ``judgement`` of an earlier run is final and need not be computed
         again."""
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
-        """Returns everything that decides the judgements of ``judge`` with these options. Only a
-        file with an equal record is resumed. Raises ConfigError for an unknown dimension."""
+        """Returns the settings that decide the judgements of ``judge``, such as ``{"level": "turn",
+        ...}``. Only a file with an equal record is resumed. Raises ConfigError for an unknown
+        dimension."""
         return {
             "judge": str(judge.signature()),
             "dimensions": judge._checked_names(self.dimensions or None),
@@ -116,27 +122,28 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of a scoring run. They count judgements unless an entry says otherwise.
+    """Counts of a scoring run.
 
     Attributes:
-        total: All judgements, without lines of the input that cannot be read.
-        scored: With a score in every dimension.
-        resumed: From an earlier run.
+        total: Judgements. Input lines that cannot be read are not among them.
+        scored: Judgements with a score in every dimension.
+        resumed: Judgements from an earlier run.
         changed: Dialogues whose text or metadata have changed since an earlier run.
-        transient: Failures that may pass, such as a time-out. The same command tries them again.
-        lasting: Failures that would repeat. Only --retry-failed tries them again.
+        transient: Judgements with a transient failure, such as a time-out. The same command scores
+            them again.
+        lasting: Judgements with a permanent failure. Only --retry-failed scores them again.
         dialogues: Dialogues scored in this run.
-        left_out: Lines of the input that cannot be read.
-        truncated: About dialogues that are too long for the judge.
-        truncated_turns: Turns left out because of that.
-        cut_turns: Turns shortened because of that.
-        seconds: Seconds that the run took.
-        languages: By each language that the judge does not support.
-        failures: Without a score, by reason.
-        sums: The sum of the scores in each dimension.
-        counts: The number of scores in each dimension.
-        copied: With a value for a field of --keep, by field.
-        usage: Tokens and dollars of this run.
+        left_out: Input lines that cannot be read.
+        truncated: Judgements of dialogues that are too long for the judge.
+        truncated_turns: Turns left out of dialogues that are too long.
+        cut_turns: Turns shortened in dialogues that are too long.
+        seconds: The duration of the run in seconds.
+        languages: Judgements by language, for languages that the judge does not support.
+        failures: Judgements without a score, by reason.
+        sums: The sum of the scores by dimension, such as ``{"overall": 12.5}``.
+        counts: The number of scores by dimension.
+        copied: Judgements that have a value for each field of --keep, such as ``{"chatbot": 40}``.
+        usage: The tokens and US dollars of this run, such as ``{"tokens": 1200, "money": 0.02}``.
     """
 
     total: int = 0
@@ -161,7 +168,8 @@ class ScoreReport:
     @property
     def coverage(self) -> float | None:
         """Returns the share of judgements, from 0 to 1, that have a score in every dimension, or
-        None without judgements. A line that cannot be read counts as one without."""
+        None without judgements. An input line that cannot be read counts as a judgement without
+        scores."""
         count = self.total + self.left_out
         if count:
             return self.scored / count
@@ -190,8 +198,8 @@ class ScoreReport:
 
     @property
     def retry_hint(self) -> str:
-        """Returns sentences that tell the user what to type to score the missing judgements again.
-        Returns an empty text if there are none to try again."""
+        """Returns a message that says what to type to score missing judgements again. It is empty
+        if there are none to score again."""
         commands = []
         if self.transient:
             commands.append(
@@ -303,11 +311,12 @@ def score_file(
     Args:
         judge: A judge, or a name that ``Judge.from_pretrained`` takes.
         options: How dialogues are scored.
-        reading: Collects what could not be read.
+        reading: Collects what could not be read in ``file``.
         progress: Called with the number of dialogues finished since its last call.
 
     Raises:
-        MedalError: Another process writes to ``out``, or another judge or other options wrote it.
+        MedalError: Another process writes to ``out``, or ``out`` was written by another judge or
+            with other options.
 
     >>> from medal_judges import ScoreOptions, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -344,11 +353,12 @@ def score_to_file(
         out: A .jsonl, .parquet or .csv file. The last two get a .jsonl file beside them.
         options: How dialogues are scored.
         progress: Called with the number of dialogues finished since its last call.
-        read_as: How the dialogues were read, to be written into the first line.
+        read_as: The settings with which the dialogues were read. The first line of the file holds
+            them.
 
     Raises:
         ConfigError: ``out`` has another ending.
-        MedalError: ``out`` is of another judge or other options. It stays unchanged.
+        MedalError: ``out`` was written by another judge or with other options. It stays unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -397,7 +407,7 @@ def score_to_file(
     earlier.remove_if_used()
     lines.touch()  # an empty input gives an empty file
     if out != lines:
-        write_judgements(out, _Lines(lines))
+        write_judgements(out, _SavedJudgements(lines))
     report.seconds = time.perf_counter() - start
     return report
 
@@ -441,13 +451,13 @@ class _PendingDialogue:
         meta: Metadata to add to each judgement.
         input: The hash of the dialogue.
         left: The number of judgements still to write.
-        entry: Where its earlier judgements are, None if it is scored now.
+        entry: The dialogue in an earlier run, None if it must be scored in this run.
     """
 
     meta: dict[str, Any]
     input: str
     left: int
-    entry: Entry | None
+    entry: EarlierDialogue | None
 
 
 @dataclass(slots=True)
@@ -528,7 +538,7 @@ class _ScoringRun:
         self.write(judgement, record)
 
 
-class _Lines:
+class _SavedJudgements:
     """The judgements in the JSONL file ``path``. Each loop over them reads the file again."""
 
     def __init__(self, path: Path) -> None:
@@ -545,7 +555,7 @@ def _require_judgements(lines: Path) -> None:
     if not lines.exists() or lines.stat().st_size == 0:
         return
     try:
-        is_own = next(iter(_Lines(lines)), None) is not None
+        is_own = next(iter(_SavedJudgements(lines)), None) is not None
     except DataError:
         is_own = False
     else:
@@ -569,8 +579,8 @@ def load_or_score(
     """Returns the judgements of ``dialogues``, read from ``out`` if it has all of them, otherwise
     computed and written there.
 
-    A file that another judge or other options wrote is replaced. Failures that may pass are tried
-    again.
+    A file by another judge or with other options is replaced. Transient failures (such as
+    time-outs) are scored again.
 
     Args:
         judge: The judge that scores.

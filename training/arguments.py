@@ -169,7 +169,7 @@ def training_arguments(
         validated: Whether the run has validation rows.
 
     Raises:
-        ConfigError: The values contradict each other, or this machine does not support one.
+        ConfigError: Two of ``values`` contradict each other, or this machine does not support one.
     """
     from transformers import TrainingArguments, get_scheduler
 
@@ -208,13 +208,14 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns a run's own defaults, which replace those of transformers.
+    """Returns the TrainingArguments that a run sets by default, in place of transformers' defaults.
 
     With validation rows, a run validates and saves after each epoch and keeps the best weights.
 
     Args:
-        chosen: The arguments that the user has set. With ``eval_steps``, steps replace epochs.
-        validated: Whether the run has validation rows. Without them, it only saves.
+        chosen: The arguments that the user has set. With ``eval_steps``, a run validates and saves
+            after that many steps.
+        validated: Whether the run has validation rows.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {

@@ -33,11 +33,12 @@ def fit_calibration(
 
     Args:
         head: The output head that computed ``logits``.
-        targets: [n, targets] labels, NaN if missing. Probabilities of the levels, or a number on
-            [0, 1].
-        logits: [n, outputs] outputs of ``head``. A regression's are near [0, 1].
-        method: ``temperature``, ``isotonic`` (which also fits a monotone map of the score) or
-            ``none``.
+        targets: [n, targets] labels: a number on [0, 1], or the probability of each level. NaN if
+            missing.
+        logits: [n, outputs] outputs of ``head``. Outputs of a regression head are scores near [0,
+            1].
+        method: ``temperature`` (of a classifier's softmax), ``isotonic`` (also a monotone map of
+            the scores) or ``none``.
 
     Returns:
         None if ``method`` is ``none`` or fewer than 20 rows have a label.
@@ -101,13 +102,13 @@ def fit_score_map(
 ) -> Calibration:
     """Returns the calibration that maps scores to labels.
 
-    A regression's calibration also holds the spread of its errors and, unless binary, a 90%
-    interval.
+    For a regression it also holds the standard deviation of the errors and, unless the dimension is
+    binary, the half-width of a 90% interval.
 
     Args:
         units: [n] scores on [0, 1].
         targets: [n] labels on [0, 1].
-        method: ``temperature`` or ``isotonic``.
+        method: ``isotonic`` fits a monotone map. ``temperature`` leaves the scores unchanged.
         is_binary: Whether the dimension is binary.
         temperature: The fitted temperature of a classifier, None for a regression.
     """
@@ -134,11 +135,11 @@ def _fit_binary_map(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:
-    """Returns two fields of the calibration of a binary dimension.
+    """Fits the monotone map and the decision threshold of a binary dimension.
 
     Args:
-        units: [n] scores.
-        has_issue: [n] true labels.
+        units: [n] scores on [0, 1].
+        has_issue: [n] whether the label is positive.
 
     Returns:
         ``isotonic``, a monotone map from scores to probabilities, and ``threshold``, the

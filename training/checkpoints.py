@@ -31,13 +31,13 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns everything that decides the weights of a run, as one mapping. Only a run with an
+    """Returns the settings and data hashes that decide the weights of a run. Only a run with an
     equal record resumes a checkpoint.
 
     Args:
-        config: The settings of the run, whose files count by their content.
+        config: The settings of the run. A hash of its content replaces the path of a file.
         dimensions: The dimensions of the rubric.
-        facts: One mapping for each data source, with the hash of its rows.
+        facts: One mapping for each data source, with the number and the hash of its rows.
     """
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
@@ -66,7 +66,7 @@ def checkpoint_to_resume(
         record: The ``run_record`` of the current run.
 
     Raises:
-        MedalError: The checkpoints are of a run with another record.
+        MedalError: The checkpoints are of a run with other settings or data.
     """
     checkpoints = list(folder.glob("checkpoint-*"))
     readable = [path for path in checkpoints if is_complete(path)]

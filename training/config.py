@@ -31,14 +31,14 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator that registers a training function for a new family of judges.
+    """Returns a decorator that registers the training function of a new family of judges.
 
-    The decorated ``fit(rows, trainer)`` gets a RunRows and a FamilyTrainer, and returns the trained
-    judge.
+    The decorated function ``fit(rows, run)`` gets a RunRows and a TrainingRun, and returns the
+    trained judge.
 
     Args:
-        kind: The class of the family's settings.
-        judge: The class of the judges.
+        kind: The class of the family's settings, such as ``LinearConfig``.
+        judge: The class of the trained judges, such as ``LinearJudge``.
     """
 
     def register(fit: Fit) -> Fit:
@@ -53,7 +53,7 @@ def trains(
 
 
 def training_function(family: str) -> Fit:
-    """Returns the function ``fit(rows, trainer)`` that trains a judge of ``family``."""
+    """Returns the function ``fit(rows, run)`` that trains a judge of ``family``."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -76,22 +76,27 @@ Rescale = Literal["standardise"] | tuple[float, float]
 
 
 class DataEntry(ChatFileConfig):
-    """One source of training, validation or test rows.
+    """The settings of one data source: which labelled dialogues to read, and what their labels
+    mean.
 
     Attributes:
-        dimensions: Maps a label of the source to a dimension of the judge. A list keeps the names.
-            None takes all names that both have.
-        rescale: How labels are mapped to the judge's scale, for all labels or by label. None maps
-            the declared scale linearly. A pair such as ``[1, 5]`` replaces the declared scale, and
-            ``[5, 1]`` also inverts it. ``standardise`` maps the mean of the labels to the middle of
-            the judge's scale, and their standard deviation to a fifth of it.
-        exclude_chatbots: Chatbots whose rows are skipped.
-        limit: The number of rows to draw at random. None takes all.
-        min_turns: The fewest turns of a dialogue. Shorter ones are skipped.
-        max_turns: The most turns of a dialogue. Longer ones are skipped.
-        plant: Injects issues into the dialogues. ``per_issue`` is the number of pairs of a changed
-            dialogue and its matched control, and ``clean_count`` the number of unchanged dialogues.
-            Training, validation and test rows get different sentences.
+        dimensions: The labels to learn, each with a dimension of the judge, such as ``{helpful:
+            overall}``. In a list, labels and dimensions have the same names. None takes every label
+            that has the name of a dimension.
+        rescale: How labels are rescaled to the judge's scale, for all labels or for each, such as
+            ``{helpful: [1, 5]}``. None rescales linearly from the scale that the source declares.
+            ``[1, 5]`` rescales linearly from 1 to 5, and ``[5, 1]`` also inverts the scale.
+            ``standardise`` maps the mean of the labels to the middle of the judge's scale, and
+            their standard deviation to a fifth of its width.
+        exclude_chatbots: The names of chatbots whose dialogues are skipped.
+        limit: The number of dialogues to draw at random. None takes all.
+        min_turns: The fewest turns of a dialogue. Shorter dialogues are skipped.
+        max_turns: The most turns of a dialogue. Longer dialogues are skipped. None means no limit.
+        plant: Replaces the dialogues by copies with injected issues (such as repetition) and
+            controls, for example ``{per_issue: 40, clean_count: 80}``. ``per_issue`` is the number
+            of pairs for each issue, a changed dialogue and its matched control. ``clean_count`` is
+            the number of unchanged dialogues. Training, validation and test dialogues get different
+            sentences.
         optional: Whether the run goes on without the source if it cannot be read.
     """
 
@@ -105,8 +110,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns the ``rescale`` of ``label``, a label of the source. None maps its declared scale
-        linearly."""
+        """Returns how ``label``, a label of the source, is rescaled. None means linearly from the
+        scale that the source declares."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
@@ -118,24 +123,28 @@ class TrainConfig(Config):
     Attributes:
         name: The name of the judge.
         output_dir: The folder of the judge and of the run's checkpoints.
-        rubric: A file with the dimensions, or the name of a shipped one.
-        seed: Seeds everything random.
-        only: The dimensions of the rubric to learn. None means all that have labels.
-        model: The family of the judge and its settings.
-        start: The folder of a trained judge from which training starts. It gives each weight of
-            equal name and shape. For families that are trained by steps.
-        train: The sources of training rows.
-        validation: The sources of rows on which settings are chosen and the calibration is fitted.
-        test: The sources of rows that are only scored after training.
-        split: The shares of the training rows to hold out instead, such as ``{validation: 0.1,
-            test: 0.1}``. Rows of one group stay together.
-        args: transformers' TrainingArguments under their own names. For families that are trained
-            by steps.
-        early_stopping_patience: The argument of transformers' EarlyStoppingCallback. For families
-            that are trained by steps.
-        calibration: ``temperature`` (for heads with probabilities), ``isotonic`` (a monotone map of
-            the score) or ``none``.
-        card_notes: Sentences for the section "What it cannot do" of the judge's card.
+        rubric: A YAML file with the dimensions, or the name of a shipped rubric, such as
+            ``overall``.
+        seed: The seed of all random numbers.
+        only: The names of the dimensions to learn. None means every dimension that has labels.
+        model: The family of the judge and its settings, such as ``{family: linear}``.
+        start: The folder of a trained judge whose weights are copied before training, wherever name
+            and shape are equal. For families that are trained by steps (encoder, lora).
+        train: The data sources of the training rows.
+        validation: The data sources of the validation rows, on which the best weights or
+            hyperparameters are chosen and the calibration is fitted.
+        test: The data sources of the test rows, which are only scored after training.
+        split: The shares of the training rows that become validation or test rows, if these have no
+            data sources, such as ``{validation: 0.1, test: 0.1}``. Rows of one conversation stay
+            together.
+        args: transformers' TrainingArguments by name, such as ``{learning_rate: 1e-5}``. For
+            families that are trained by steps.
+        early_stopping_patience: The number of validations without improvement after which training
+            stops. None never stops early. For families that are trained by steps.
+        calibration: How scores are corrected on held-out rows. ``temperature`` fits the softmax
+            temperature of heads with probabilities. ``isotonic`` also fits a monotone map of the
+            scores. ``none`` leaves them unchanged.
+        card_notes: Sentences for the section "What it cannot do" of the judge's model card.
     """
 
     name: str

@@ -1,5 +1,5 @@
 """What a run passes to the training function of a family of judges. This function, ``fit(rows,
-trainer)``, returns the trained judge (training/config.py)."""
+run)``, returns the trained judge (training/config.py)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from medal_judges.training.config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyTrainer:
-    """What the training function of a family of judges gets beside the rows.
+class TrainingRun:
+    """The settings and dimensions of a training run, which ``fit(rows, run)`` of a family gets.
 
     Attributes:
         config: The settings of the run. The family's own are in ``config.model``.

@@ -39,7 +39,7 @@ def measure_agreement(
     """Measures how well the scores of ``judge`` agree with people's labels of validation and test
     rows.
 
-    A generative judge scores only 200 rows of each part, drawn with the seed in ``config``.
+    A generative judge scores at most 200 rows of each, drawn with the seed in ``config``.
 
     Args:
         rows: The examples of the run.
@@ -47,7 +47,8 @@ def measure_agreement(
     Returns:
         Records such as ``{"part": "test", "source": "rated.jsonl", "dimension": "overall", "lang":
             "en", "metric": "spearmanr", "n": 180, "missed": 2, "value": 0.6, "low": 0.5, "high":
-            0.7}``. A ``reason`` explains a ``value`` of None.
+            0.7}``. ``missed`` counts rows without a score, and ``low`` and ``high`` bound the 95%
+            interval. A ``reason`` explains a ``value`` of None.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 
@@ -100,8 +101,12 @@ def _to_labelled(
 
 
 def _language_records(row: ResultRow) -> Iterator[Record]:
-    """Yields a record of each language of ``row``, the result on one dimension. If there are
-    several languages, the first record is about all of them."""
+    """Yields the agreement on one dimension as a record for each language.
+
+    Args:
+        row: The agreement on the dimension. If it has several languages, the first record covers
+            all of them.
+    """
     parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
     for lang, of_language in row.languages.items():
         parts[lang] = (of_language.n, 0, of_language.metrics)

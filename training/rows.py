@@ -38,10 +38,11 @@ class TrainingExample:
 
     Attributes:
         source: The name of the data source.
-        targets: The value to learn by dimension, on [0, 1] or as probabilities [levels].
-        human: People's mean rating by dimension, usually on the scale of the source.
-        group: The conversation that it is from. A split never divides it.
-        comments: An annotator's words by dimension.
+        targets: The value to learn by dimension: a number on [0, 1], or [levels] probabilities.
+        human: People's mean rating by dimension, on the scale of the source (on [0, 1] if
+            ``rescale`` inverts it).
+        group: The id of its conversation. Examples of one conversation stay in one split.
+        comments: An annotator's comment by dimension.
     """
 
     dialogue: Dialogue
@@ -58,8 +59,8 @@ class RunRows:
     """The examples of a run, divided into training, validation and test.
 
     Attributes:
-        facts: One mapping for each data source, for the judge's card.
-        test: Examples that may have no targets, because nothing learns from them.
+        facts: What the judge's model card says about the rows, one mapping for each data source.
+        test: Test examples, which may have ratings by people without ``targets``.
     """
 
     train: list[TrainingExample]
@@ -191,8 +192,12 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 
 def labeller_of(text: str) -> str:
-    """Returns who labelled rows, in words for the card. ``text`` is a judge's signature, such as
-    ``judge:length|seed:0``, or any other name."""
+    """Returns who labelled rows, in words for the judge's model card.
+
+    Args:
+        text: A person's name, or the signature that identifies a judge, such as
+            ``judge:length|seed:0``.
+    """
     signature = Signature.parse(text)
     model = signature.base or signature.judge
     if not signature.revision:
@@ -306,8 +311,8 @@ def to_example(
 
     Args:
         entry: The settings of the row's source.
-        names: The judge's dimension by label.
-        maps: The map to [0, 1] by label. A label without one gives no target.
+        names: The judge's dimension for each label, such as ``{"helpful": "overall"}``.
+        maps: The map to [0, 1] for each label. A label without a map gives no target.
         levels: The number of levels of each dimension whose target is [levels] probabilities.
     """
     example = TrainingExample(
@@ -343,16 +348,16 @@ def to_example(
 def split_entries(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
-    """Moves a share of the training rows to validation and test. A training row that nearly repeats
-    a moved row is left out.
+    """Moves a random share of the training rows to validation and test. A training row that nearly
+    repeats a moved row is dropped.
 
     Args:
         loaded: The rows of each source.
-        split: The share of each new part, such as ``{"test": 0.1}``.
+        split: The share of the training rows for each new set, such as ``{"test": 0.1}``.
         seed: Decides which rows move.
 
     Raises:
-        ConfigError: A source already divides its rows into parts, or a part gets no rows.
+        ConfigError: A source is already divided into several splits, or a new set gets no rows.
     """
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
@@ -384,8 +389,8 @@ def split_entries(
 def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
-    """Divides the training rows of one source into parts, and yields each part. Other rows are
-    yielded unchanged.
+    """Divides the training rows of one source into training, validation and test rows, and yields
+    each set. Validation and test rows are yielded unchanged.
 
     Args:
         entry_rows: The rows of the source.
@@ -393,7 +398,7 @@ def split_entry(
         seed: Decides which rows go where.
 
     Raises:
-        ConfigError: The source already divides its rows into parts.
+        ConfigError: The source is already divided into several splits.
     """
     if entry_rows.part != "train":
         yield entry_rows
@@ -421,7 +426,8 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
 
     Args:
         entry: The settings of the source.
-        part: ``train``, ``validation`` or ``test``. Each gets other injected sentences.
+        part: ``train``, ``validation`` or ``test``, which get different sentences as injected
+            issues.
         seed: Draws the rows and the injected issues.
 
     Raises:

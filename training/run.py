@@ -23,7 +23,7 @@ from medal_judges.storage.files import output_lock, read_json_if_there, write_js
 from medal_judges.training.arguments import CHECKPOINTS, is_main_process
 from medal_judges.training.config import TrainConfig, training_function
 from medal_judges.training.doubts import warnings_about_rows
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.held_out import AGREEMENT_NAME, measure_agreement
 from medal_judges.training.rows import RunRows, load_rows
 
@@ -91,8 +91,8 @@ def train_judge(
             logger.warning(warning)
         if config.start is not None:
             rows.facts += facts_of_start_judge(Path(config.start))
-        trainer = FamilyTrainer(config, learnt, overwrite)
-        judge = training_function(config.model.family)(rows, trainer)
+        run = TrainingRun(config, learnt, overwrite)
+        judge = training_function(config.model.family)(rows, run)
         if is_main_process():
             save_and_check(config, judge, rows, warnings)
             write_card(folder)
@@ -100,8 +100,8 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns what the judge in ``folder`` records about its training rows, one mapping for each
-    source. A judge that starts from its weights has learnt from these rows too."""
+    """Returns what the judge in ``folder`` was trained on, one mapping for each data source. A
+    judge that starts from its weights has learnt from these rows too."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
@@ -205,7 +205,7 @@ def save_and_check(
 
 
 def without_absolute_paths(value: Any) -> Any:
-    """Returns the JSON ``value`` with each absolute path in it replaced by its last part."""
+    """Returns the JSON ``value`` with each absolute path in it replaced by its file name."""
     if isinstance(value, Mapping):
         return {key: without_absolute_paths(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

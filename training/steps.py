@@ -25,7 +25,7 @@ from medal_judges.training.checkpoints import (
     checkpoint_to_resume,
     run_record,
 )
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows
 from medal_judges.training.trainer import JudgeTrainer, count_truncated, whole_weights
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 def fit_by_steps(
     rows: RunRows,
-    trainer: FamilyTrainer,
+    run: TrainingRun,
     new_judge: Callable[..., Any],
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
@@ -42,7 +42,7 @@ def fit_by_steps(
     takes part.
 
     Args:
-        trainer: The settings and the dimensions to learn.
+        run: The settings and the dimensions to learn.
         new_judge: Returns an untrained judge from (settings, dimensions, TrainingArguments).
         trainer_class: The Trainer to use.
 
@@ -51,9 +51,9 @@ def fit_by_steps(
 
     Raises:
         ConfigError: Settings contradict each other.
-        MedalError: The checkpoints in the run's folder are of another run.
+        MedalError: The checkpoints in the run's folder are of a run with other settings or data.
     """
-    config, dimensions = trainer.config, trainer.dimensions
+    config, dimensions = run.config, run.dimensions
     folder = Path(config.output_dir)
     if config.early_stopping_patience and not rows.validation:
         raise ConfigError(
@@ -70,7 +70,7 @@ def fit_by_steps(
     checkpoints = folder / CHECKPOINTS
     record = run_record(config, dimensions, rows.facts)
     with args.main_process_first(desc="the cache of token ids"):
-        if trainer.overwrite and args.should_save:
+        if run.overwrite and args.should_save:
             shutil.rmtree(checkpoints, ignore_errors=True)
         datasets = make_datasets(trainer_class, judge, rows, checkpoints, record)
     callbacks = []
@@ -129,14 +129,15 @@ def make_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns the tokenised dataset ``train`` and, if there are such rows, ``validation``.
+    """Returns the tokenised datasets of a run: ``train`` and, if there are validation rows,
+    ``validation``.
 
     Args:
-        trainer_class: Makes a dataset of examples with its function ``dataset``.
+        trainer_class: The Trainer, whose function ``dataset`` tokenises examples.
         judge: The judge to train.
         rows: The examples of the run.
         folder: The folder of the cached token ids.
-        record: The ``run_record``, whose hash is in the names of the cache files.
+        record: The ``run_record`` of the run. Its hash is in the names of the cache files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
@@ -149,8 +150,11 @@ def make_datasets(
 
 
 def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Logs a warning if rows are longer than the judge can read. ``lost`` has the counts of
-    ``count_truncated`` of each part."""
+    """Logs a warning if rows are longer than the judge can read.
+
+    Args:
+        lost: The counts of ``count_truncated`` for ``train`` and ``validation``.
+    """
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"
@@ -161,8 +165,8 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def close_process_group() -> None:
-    """Waits for all processes, then closes the process group. Until then, ZeRO-3 would divide a
-    newly loaded model among processes."""
+    """Waits for all processes, then closes the process group, so that ZeRO-3 no longer shards newly
+    loaded models."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -176,7 +180,7 @@ def copy_start_weights(
     folder: Path,
 ) -> None:
     """Copies weights of the same name and shape from the saved judge in ``folder`` into ``judge``.
-    Raises ConfigError if there is none."""
+    Raises ConfigError if no weight fits."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)

@@ -46,10 +46,11 @@ def tokenized_dataset(
         A dataset with these columns.
             input_ids: The token ids.
             length: The number of token ids.
-            labels: Targets of all heads, number of the source, mean ratings. NaN if missing.
+            labels: A list: the targets of all heads, the index of the data source, and people's
+                mean rating of each dimension. NaN if missing.
             number: The index of the example.
-            dropped: Turns left out because the dialogue is too long for the judge.
-            cut: Turns shortened for the same reason.
+            dropped: The number of turns left out because the dialogue is too long for the judge.
+            cut: The number of turns shortened for the same reason.
 
     Raises:
         ConfigError: There are no examples.
@@ -87,7 +88,8 @@ def count_truncated(dataset: Dataset) -> dict[str, int]:
     """Counts what is too long for the judge in a tokenised ``dataset``.
 
     Returns:
-        ``rows`` that lose text, ``truncated_turns`` left out and ``cut_turns`` shortened.
+        The number of ``rows`` that lose text, of turns left out (``truncated_turns``) and of turns
+            shortened (``cut_turns``).
     """
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
@@ -132,15 +134,15 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """A Trainer of transformers that trains the network of a judge in place.
 
-    It takes the Trainer's arguments except ``model_init`` and ``compute_metrics``, which the method
-    ``statistics`` replaces. A loss must divide its sum over rows by ``num_items_in_batch``, the
-    number of examples in the whole step.
+    To change the metrics of validation, override ``statistics``: ``compute_metrics`` is refused.
 
     Args:
         model: The judge.
         args: The training arguments.
-        compute_loss_func: A function with the arguments of ``judge_loss``, which is the default.
+        compute_loss_func: A loss with the arguments of ``judge_loss``, which is the default. It
+            must divide the sum over rows by ``num_items_in_batch``.
         callbacks: Further callbacks.
+        options: Further arguments of Trainer, such as ``train_dataset``, except ``model_init``.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(tokenized_dataset)
@@ -192,8 +194,13 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch from the network's ``outputs`` and the target columns of
-        ``labels``. ``options`` are passed to the loss function."""
+        """Returns the loss of a batch.
+
+        Args:
+            outputs: The outputs of the network, with ``logits``.
+            labels: The labels of the batch. Only the columns with targets are used.
+            options: Further arguments of the loss function.
+        """
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
@@ -213,9 +220,9 @@ class JudgeTrainer(Trainer):
         """Returns the summed loss of a batch, divided by the number of examples in the step.
 
         Args:
-            outputs: The network's, with ``logits`` [B, outputs].
+            outputs: The outputs of the network, with ``logits`` [B, outputs].
             labels: [B, targets] targets.
-            num_items_in_batch: The number of examples in the step. None takes the batch's own.
+            num_items_in_batch: The number of examples in the step. None means the B of this batch.
         """
         total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
@@ -313,8 +320,8 @@ class JudgeTrainer(Trainer):
     def split_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] in ``predicted`` by dimension. A regression's are moved
-        to [0, 1]."""
+        """Returns the logits [n, outputs] in ``predicted`` by dimension. For a regression they are
+        scores near [0, 1]."""
         return self.judge.split_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -378,7 +385,7 @@ class JudgeTrainer(Trainer):
 @contextmanager
 def whole_weights() -> Iterator[None]:
     """Makes models load with all of their weights until the context ends. Under ZeRO-3,
-    transformers would load only a part on each process."""
+    transformers would load only a shard on each process."""
     from transformers.integrations import deepspeed as integration
 
     config = integration._hf_deepspeed_config_weak_ref

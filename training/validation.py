@@ -49,7 +49,7 @@ def agreement(
 
 
 def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` with the means over dimensions ``spearman`` and ``auc`` added."""
+    """Returns ``statistics`` with two means over dimensions added, ``spearman`` and ``auc``."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -30,7 +30,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.inference.serving.worker import JudgeWorker, ServedRow
+from medal_judges.inference.serving.worker import JudgeWorker, QueuedDialogue
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
@@ -60,7 +60,7 @@ class ServeLimits(Config):
     )
 
 
-class RowOptions(BaseModel):
+class RequestOptions(BaseModel):
     """How the dialogues of a request are scored. ``level`` and ``dimensions`` are the arguments of
     Judge.score."""
 
@@ -69,7 +69,7 @@ class RowOptions(BaseModel):
     dimensions: tuple[str, ...] | None = Field(None, min_length=1)
 
 
-class ScoreBody(RowOptions):
+class ScoreBody(RequestOptions):
     """The JSON object of a request. Its fields are one dialogue, or ``dialogues`` is a list of
     several."""
 
@@ -231,13 +231,13 @@ class ScoreService:
             self.judge._checked_names(body.dimensions)
         except ConfigError as error:
             raise _malformed_error({"dimensions": error.one_line}) from None
-        settings = body.model_dump(include=set(RowOptions.model_fields))
+        settings = body.model_dump(include=set(RequestOptions.model_fields))
         changes: Counter[str] = Counter()
         # Beside the loop, which answers others while a large body is parsed.
         dialogues = await asyncio.to_thread(
             parse_rows, body.rows(), self.limits.max_turns, changes
         )
-        answers = await self._wait_for_judgements(dialogues, RowOptions(**settings))
+        answers = await self._wait_for_judgements(dialogues, RequestOptions(**settings))
         return {
             "judge": self.worker.signature,
             "judgements": list(to_records(answers)),
@@ -245,7 +245,7 @@ class ScoreService:
         }
 
     async def _wait_for_judgements(
-        self, dialogues: Sequence[Dialogue], options: RowOptions
+        self, dialogues: Sequence[Dialogue], options: RequestOptions
     ) -> list[Judgement]:
         """Returns the judgements of all ``dialogues`` under ``options``. Raises HTTPException with
         status 429 if the queue is full."""
@@ -256,7 +256,7 @@ class ScoreService:
             raise HTTPException(429, message, {"Retry-After": seconds})
         futures = []
         for dialogue in dialogues:
-            row = ServedRow(
+            row = QueuedDialogue(
                 dialogue, options, asyncio.get_running_loop().create_future()
             )
             self.worker.queue.put(row)
@@ -269,8 +269,8 @@ def make_app(service: ScoreService, token: str | None, host: str | None) -> Fast
     """Returns the web application of ``service``, and starts the thread of its judge.
 
     Args:
-        token: What clients must send, or None.
-        host: The only name, beside the local machine's, that requests may address. None allows any.
+        token: The bearer token that clients must send. None accepts all clients.
+        host: The host name that requests may use, beside ``localhost``. None allows any.
     """
     judge, worker = service.judge, service.worker
     worker.thread.start()

@@ -23,13 +23,14 @@ _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
 def token_from_environment(host: str) -> str | None:
-    """Returns the token that clients must send, from $MEDAL_JUDGES_TOKEN, or None if it is not set.
+    """Returns the bearer token that clients must send, from $MEDAL_JUDGES_TOKEN, or None if it is
+    not set.
 
     Args:
         host: The address at which the server listens.
 
     Raises:
-        ConfigError: The token is too short or not ASCII, or is missing and other machines reach
+        ConfigError: The token is too short or not ASCII, or it is missing and other machines reach
             ``host``.
     """
     token = os.environ.get(TOKEN_VARIABLE)
@@ -71,7 +72,7 @@ def serve(
     Args:
         host: The address at which to listen.
         port: The port. 0 means any free port.
-        token: What clients must send, or None.
+        token: The bearer token that clients must send. None accepts all clients.
         limits: The limits of requests and of the queue.
         ready: Called with the server's URL once it accepts connections.
 

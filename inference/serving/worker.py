@@ -23,7 +23,7 @@ _ROWS = 64  # dialogues of several requests that are scored together
 
 
 @dataclass(frozen=True, slots=True)
-class ServedRow:
+class QueuedDialogue:
     """A dialogue in the queue of a server.
 
     Attributes:
@@ -36,8 +36,8 @@ class ServedRow:
     answer: asyncio.Future[list[Judgement]]
 
     def settle(self, judgements: list[Judgement]) -> None:
-        """Sets ``judgements`` as the result of ``answer``, unless it has one. Must run in the
-        server's event loop."""
+        """Sets ``judgements`` as the result of ``answer``, unless it has a result already. Must run
+        in the server's event loop."""
         if not self.answer.done():
             self.answer.set_result(judgements)
 
@@ -54,7 +54,7 @@ class JudgeWorker:
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self.signature = str(judge.signature())
-        self.queue: queue.Queue[ServedRow] = queue.Queue()
+        self.queue: queue.Queue[QueuedDialogue] = queue.Queue()
         self.judged = 0
         self.pace = 0.0
         # A daemon: a judge in the middle of a long answer must not delay the end for ever.
@@ -74,7 +74,7 @@ class JudgeWorker:
             for options, group in groupby(window, key=lambda row: row.options):
                 rows = list(group)
                 start = time.perf_counter()
-                answers = self.score_rows([row.dialogue for row in rows], options)
+                answers = self.score_dialogues([row.dialogue for row in rows], options)
                 pace = (time.perf_counter() - start) / len(rows)
                 self.pace = 0.8 * (self.pace or pace) + 0.2 * pace
                 self.judged += len(rows)
@@ -82,7 +82,7 @@ class JudgeWorker:
                     loop = row.answer.get_loop()
                     loop.call_soon_threadsafe(row.settle, judgements)
 
-    def score_rows(
+    def score_dialogues(
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
         """Returns the judgements of each of ``dialogues``, scored with ``options``. If the judge
@@ -97,7 +97,8 @@ class JudgeWorker:
         except Exception as error:
             if len(dialogues) > 1 and not isinstance(error, MedalError):
                 return [
-                    self.score_rows([dialogue], options)[0] for dialogue in dialogues
+                    self.score_dialogues([dialogue], options)[0]
+                    for dialogue in dialogues
                 ]
             return [
                 self._failed_judgements(dialogue, options, error)

@@ -103,7 +103,7 @@ def option(
     """Returns a pydantic field of a ``Config`` that is also an option of a command.
 
     Args:
-        default: Value of an option that is not typed. Without a default, it must be typed.
+        default: Value if the user does not give the option. Without a default, it is required.
         help: Text in the command's help.
         flag: Name of the option, in place of ``--field-name``.
         argument: Whether it is a positional argument.
@@ -189,8 +189,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
 
 
 def _ensure_key(group: Any, name: str) -> Any:
-    """Returns ``name`` as a key of ``group``, a mapping or a list. A missing key is added with
-    None."""
+    """Returns the key ``name`` of ``group``, as an index if ``group`` is a list. Adds a missing key
+    to a mapping, with the value None."""
     if isinstance(group, list):
         return int(name)
     group.setdefault(name, None)
@@ -227,7 +227,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
 
 
 def _key_as_written(location: Sequence[str | int], data: Any) -> str:
-    """Returns the key of an error by pydantic as it is written in the config, such as
+    """Returns the key of a pydantic error as the user wrote it in the config, such as
     ``model.width``.
 
     Args:

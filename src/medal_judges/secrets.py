@@ -19,8 +19,8 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def register_secret(secret: str) -> None:
-    """Registers ``secret``, so that ``without_secrets`` replaces it in texts, also where it is
-    encoded. A secret of fewer than 8 characters is ignored."""
+    """Registers ``secret``, so that ``without_secrets`` replaces it in texts, also as JSON, in a
+    URL or in base64. A secret of fewer than 8 characters is ignored."""
     if len(secret) < SHORTEST:
         return
     _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))

@@ -22,7 +22,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
 from medal_judges.training.families.linear import Search, make_folds
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 
 from ..conftest import WORDS
@@ -178,7 +178,7 @@ def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> Linea
         "train": [{"source": "s"}],
     }
     config = build_config(TrainConfig, defaults | settings, where="test")
-    return linear.fit(rows, FamilyTrainer(config, dimensions))
+    return linear.fit(rows, TrainingRun(config, dimensions))
 
 
 def fit(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows
 from medal_judges.training.steps import fit_by_steps
 
@@ -28,7 +28,7 @@ def new_judge(
     )
 
 
-def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains an encoder judge on ``rows`` with the settings in ``trainer``. Returns the judge on
-    the main process, and None on the others."""
-    return fit_by_steps(rows, trainer, new_judge)
+def fit(rows: RunRows, run: TrainingRun) -> Any:
+    """Trains an encoder judge on ``rows`` with the settings in ``run``. Returns the judge on the
+    main process, and None on the others."""
+    return fit_by_steps(rows, run, new_judge)

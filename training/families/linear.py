@@ -31,7 +31,7 @@ from medal_judges.records.signature import content_hash
 from medal_judges.training.calibration import MIN_ROWS, fit_score_map, fit_temperature
 from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import fit_head
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.validation import agreement
 
@@ -53,7 +53,8 @@ MLP_GRID: dict[str, tuple[Any, ...]] = {
 
 
 def check_grid(model: LinearConfig) -> None:
-    """Raises ConfigError if the grid in ``model`` has a key that its head does not use."""
+    """Raises ConfigError if the grid of hyperparameters in ``model`` has a name that its head does
+    not use, or no values for a name."""
     names = set(LINEAR_GRID)
     if model.head == "mlp_classifier":
         names = {"classes", *MLPClassifier().get_params()}
@@ -65,24 +66,25 @@ def check_grid(model: LinearConfig) -> None:
             )
 
 
-def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
-    """Trains a linear judge on ``rows``, with the settings and dimensions in ``trainer``.
+def fit(rows: RunRows, run: TrainingRun) -> LinearJudge:
+    """Trains a linear judge on ``rows``, with the settings and dimensions in ``run``.
 
-    Settings of a head are chosen on validation rows, or by cross-validation if there are none.
+    The hyperparameters of a head are chosen on validation rows, or by cross-validation if there are
+    none.
 
     Raises:
-        ConfigError: The grid has a wrong key, labels cannot be learnt, or cross-validation has too
-            few groups.
+        ConfigError: The grid of hyperparameters is wrong, the labels of a dimension are missing or
+            all equal, or all rows are of one conversation.
     """
-    config = trainer.config
+    config = run.config
     model = config.model
     assert isinstance(model, LinearConfig)
     check_grid(model)
     torch.manual_seed(config.seed)
-    judge = LinearJudge.create(model, trainer.dimensions, name=config.name)
+    judge = LinearJudge.create(model, run.dimensions, name=config.name)
     search = prepare_search(judge, rows.train, rows.validation, config.seed)
     train = np.arange(len(rows.train))
-    for dimension in trainer.dimensions:
+    for dimension in run.dimensions:
         name, settings = dimension.name, search.best_settings(dimension)
         judge.heads[name] = search.fit_head(train, dimension, settings)
         calibration = search.fit_calibration(dimension, settings, config.calibration)
@@ -98,15 +100,16 @@ def prepare_search(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Fits the reader of ``judge`` on the training rows, and computes the features of all rows.
+    """Fits the reader of ``judge`` (its feature extractor) on the training rows, and computes the
+    features of all rows.
 
     Args:
         train: The training rows.
-        validation: The rows on which settings are chosen. May be empty.
+        validation: The rows on which hyperparameters are chosen. May be empty.
         seed: Divides the rows into folds.
 
     Returns:
-        The search for the settings of the heads.
+        The search for the hyperparameters of the heads.
     """
     reader, examples = judge.reader, [*train, *validation]
     readings = _read_turns(judge, examples)
@@ -138,8 +141,8 @@ def prepare_search(
 def _read_turns(
     judge: LinearJudge, examples: Sequence[TrainingExample]
 ) -> list[TurnReading]:
-    """Returns the vectors and features of the turns of each of ``examples``. Each distinct text is
-    encoded once."""
+    """Returns the vectors and features of the turns of each dialogue in ``examples``, read by
+    ``judge``."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
@@ -154,15 +157,15 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[TurnReading],
 ) -> TurnScale:
-    """Returns what standardises turns of each role: the mean and deviation of each feature, and the
-    mean vector.
+    """Returns the means and standard deviations that standardise turns, for each role.
 
-    Each source of dialogues has the same weight.
+    Each data source has the same weight.
 
     Args:
         reader: The reader that computed ``readings``.
         train: The training rows.
-        readings: The turns of each row of ``train``. Further ones are ignored.
+        readings: The turns of each row of ``train``, in the same order. May be longer than
+            ``train``.
     """
     scale = TurnScale.neutral(len(reader.config.feature_names), reader.turn_width)
     is_similarity = np.isin(reader.config.feature_names, SIMILARITY_NAMES)
@@ -197,16 +200,18 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 def make_folds(
     examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
-    """Returns the folds on which settings are chosen, pairs of the rows to fit on and the rows to
-    measure on.
+    """Returns folds for choosing hyperparameters: pairs of row indices, to fit on and to measure
+    on.
 
-    With validation rows there is one fold. The list is empty if there is only one group or chatbot.
+    Validation rows are the only fold. Without them, the list is empty if all rows are of one
+    conversation (or one chatbot).
 
     Args:
         examples: The training rows, then the validation rows.
         train: The number of training rows.
-        model: The settings. ``fold_by`` keeps the rows of a group or of a chatbot together.
-        seed: Decides which groups are in which fold.
+        model: The settings. ``fold_by`` says whether a fold keeps the rows of a ``conversation`` or
+            of a ``chatbot`` together.
+        seed: Decides which conversations are in which fold.
     """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
@@ -231,13 +236,13 @@ def make_folds(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the settings of each head that agree most with people on held-out rows.
+    """A search for the hyperparameters of each head that agree best with people on held-out rows.
 
     Attributes:
         reader: The reader that computed ``columns``.
         examples: The n labelled dialogues.
         columns: [n, C] features of the examples.
-        folds: Pairs of row numbers, from ``make_folds``.
+        folds: Pairs of row indices, to fit on and to measure on.
         seed: Seeds the fit of an MLP.
     """
 
@@ -252,8 +257,8 @@ class Search:
         return self.reader.config
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
-        """Returns the settings to try for the head of ``dimension``, such as ``[{"alpha": 0.1,
-        "share": 1.0}, ...]``."""
+        """Returns the hyperparameters to try for the head of ``dimension``, such as ``[{"alpha":
+        0.1, "share": 1.0}, ...]``."""
         head = self.config.head_name(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
@@ -265,8 +270,8 @@ class Search:
         return list(ParameterGrid(grid))
 
     def best_settings(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the settings whose scores agree most with people on ``dimension``. Raises
-        ConfigError if there is a choice but no fold."""
+        """Returns the hyperparameters whose scores agree best with people on ``dimension``. Raises
+        ConfigError if there are several to try and no fold to measure them on."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -276,15 +281,18 @@ class Search:
                 f"{self.config.fold_by} is too few",
                 hint="Give more rows, validation rows, or one value for each setting of model.grid",
             )
-        values = [self.measure(dimension, settings) for settings in grid]
+        values = [self.mean_agreement(dimension, settings) for settings in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
         return grid[best]
 
-    def measure(self, dimension: Dimension, settings: Mapping[str, Any]) -> float:
-        """Returns how well heads with ``settings`` agree with people on ``dimension``, by
-        Spearman's ρ, or AUC for a binary dimension.
+    def mean_agreement(
+        self, dimension: Dimension, settings: Mapping[str, Any]
+    ) -> float:
+        """Returns how well heads with the hyperparameters ``settings`` agree with people on
+        held-out rows.
 
-        The result is the mean over folds and sources. It is NaN if no fold has a value."""
+        Agreement on ``dimension`` is Spearman's ρ, or AUC if it is binary, averaged over folds and
+        data sources. It is NaN if no fold has different labels and scores."""
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.fit_head(train, dimension, settings)
@@ -301,7 +309,7 @@ class Search:
 
         Args:
             units: [k] scores on [0, 1].
-            rows: [k] numbers of the scored examples.
+            rows: [k] indices of the scored examples.
         """
         name = dimension.name
         examples = [self.examples[row] for row in rows]
@@ -313,8 +321,8 @@ class Search:
     def fit_head(
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
-        """Returns a head for ``dimension`` with ``settings``, fitted on the examples with the
-        numbers ``rows``."""
+        """Returns a head for ``dimension`` with the hyperparameters ``settings``, fitted on the
+        examples with the indices ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
@@ -322,15 +330,16 @@ class Search:
     def fit_calibration(
         self, dimension: Dimension, settings: Mapping[str, Any], method: str
     ) -> Calibration | None:
-        """Returns the calibration of ``dimension``, fitted on scores of held-out rows by heads with
-        ``settings``.
+        """Returns the calibration of ``dimension``, fitted on the scores of held-out rows.
 
         Args:
+            settings: The hyperparameters of the heads that score these rows.
             method: ``temperature``, ``isotonic`` or ``none``. An MLP classifier supports only
                 ``isotonic``.
 
         Returns:
-            None if no method applies or fewer than 20 held-out rows have a label.
+            None if ``method`` is ``none`` or not supported, or fewer than 20 held-out rows have a
+                label.
         """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:

@@ -20,7 +20,7 @@ from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.steps import fit_by_steps
 from medal_judges.training.trainer import JudgeCollator, JudgeTrainer
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
-def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Trains a LoRA judge, with a score head or with written answers, on ``rows``. ``trainer``
-    holds the settings. Returns the judge on the main process, and None on the others."""
-    if trainer.config.model.head == "generative":
-        return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
-    return fit_by_steps(rows, trainer, new_judge)
+def fit(rows: RunRows, run: TrainingRun) -> Any:
+    """Trains a LoRA judge, with a score head or with written answers, on ``rows``. ``run`` holds
+    the settings. Returns the judge on the main process, and None on the others."""
+    if run.config.model.head == "generative":
+        return fit_by_steps(rows, run, new_judge, AnswerTrainer)
+    return fit_by_steps(rows, run, new_judge)
 
 
 def new_judge(
@@ -63,10 +63,10 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a training dataset with a row for each prompt of a generative ``judge`` about
-    ``examples``.
+    """Returns a training dataset for a generative ``judge``, with a row for each prompt about each
+    of ``examples``.
 
-    An example whose last turn fits into no prompt has no row. ``cache`` is ignored.
+    An example is left out if its last turn alone is too long for a prompt. ``cache`` is ignored.
 
     Returns:
         A dataset with these columns.
@@ -74,8 +74,8 @@ def answer_dataset(
             start: The index of the answer's first token.
             length: The number of token ids.
             number: The index of the example.
-            dropped: Turns that the prompt leaves out.
-            cut: Turns that the prompt shortens.
+            dropped: The number of turns that the prompt leaves out.
+            cut: The number of turns that the prompt shortens.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -106,14 +106,15 @@ def _prompt_answer_pairs(
     request: ScoreRequest,
     example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
-    """Returns the token ids (prompt, answer) of each question about ``example``.
+    """Returns the token ids (prompt, answer) of each question about ``example`` that its labels
+    answer.
 
     Args:
         judge: The generative judge that asks the questions.
-        request: The dialogue of ``example``.
+        request: The dialogue of ``example``, prepared for ``judge``.
 
     Raises:
-        ConfigError: The example has labels, but no question has all of its labels.
+        ConfigError: The example has labels, but each question needs one that is missing.
     """
     units: dict[str, float] = {}
     lacking = []
@@ -140,8 +141,9 @@ class AnswerCollator(JudgeCollator):
 
     A batch has these keys.
         input_ids, attention_mask: [B, T].
-        logits_to_keep: [P] positions before an answer token of any row.
-        labels: [B, P] the tokens after these positions, -1 outside a row's answer.
+        logits_to_keep: [P] positions whose next token is part of an answer in at least one row.
+        labels: [B, P] the next token at each of these positions, or -1 if it is not part of the
+            row's answer.
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -160,8 +162,8 @@ class AnswerCollator(JudgeCollator):
 
 
 class AnswerTrainer(JudgeTrainer):
-    """A trainer for a generative judge, on the tokens of its answers. Validation measures the loss
-    alone."""
+    """A trainer for a generative judge. The loss is on the tokens of its answers, and validation
+    measures only this loss."""
 
     dataset = staticmethod(answer_dataset)
     measures = False  # writing the answers would take longer than the training

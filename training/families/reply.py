@@ -41,17 +41,19 @@ def fit_reactions(
     seed: int,
     budget: int,
 ) -> Reactions:
-    """Trains two models of the user's next turn, each on one half of the dialogues.
+    """Trains two reply models, which predict the user's next turn, each on one half of the
+    dialogues.
 
     Args:
         reader: The reader that computed ``readings``.
         examples: The training dialogues.
-        readings: The vectors of the turns of each example.
+        readings: The vectors of each dialogue's turns.
         seed: Divides the dialogues into halves.
         budget: The maximum number of tokens in a batch of texts to encode.
 
     Returns:
-        The models, with the vectors of the positive and negative reactions in the settings.
+        The two models, and the vectors of the positive and negative example replies in the setting
+            ``reply``.
 
     Raises:
         ConfigError: In one half, fewer than two assistant turns have a reply.
@@ -93,17 +95,17 @@ def fit_reactions(
 def _reply_examples(
     reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
 ) -> list[Tensor]:
-    """Returns training rows of a reply model, one for each assistant turn that a user replied to.
-    The opening turn is left out.
+    """Returns the training data of a reply model from one dialogue, a row for each assistant turn
+    that a user replied to. The first turn is left out.
 
     Args:
-        reader: Standardises the measures of turns.
-        reading: The vectors and measures of a dialogue's turns.
-        numbers: [T] the text number of each turn. Equal texts have one number.
+        reader: Standardises the features of turns.
+        reading: The vectors and features of the dialogue's T turns.
+        numbers: [T] the index of each turn's text among all distinct texts.
 
     Returns:
-        Six tensors, with the vectors of the turn, of the turn before and of earlier turns, the
-            turn's measures, the vector of the reply, and the reply's text number.
+        Six tensors: the vectors of the turn, of the turn before and of the turn before that, the
+            turn's features, the vector of the reply, and the index of the reply's text.
     """
     roles = reading.roles
     # Neither the opening turn nor the last one.
@@ -123,11 +125,11 @@ def _reply_examples(
 def train_reply_model(
     model: ReplyModel, pairs: Sequence[Tensor], generator: torch.Generator
 ) -> None:
-    """Trains ``model`` in place to tell the user's reply from other replies.
+    """Trains ``model`` in place to tell the user's real reply from replies to other turns.
 
     Args:
         pairs: The six tensors of ``_reply_examples``, over all dialogues.
-        generator: The source of the shuffling and the noise.
+        generator: The random generator of the order of rows and of the noise.
     """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LEARNING_RATE, weight_decay=0.05

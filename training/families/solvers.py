@@ -22,14 +22,14 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 
 @dataclass(slots=True)
-class Labelled:
+class LabelledFeatures:
     """Features and labels of the n rows that have a label of one dimension.
 
     Attributes:
         x: [n, C] features.
         y: [n] labels on [0, 1].
-        sources: [n] names of the rows' sources.
-        weights: [n] weights that give every source the same total.
+        sources: [n] the name of each row's data source.
+        weights: [n] sample weights, with the same sum for every source.
     """
 
     x: Floats
@@ -38,7 +38,9 @@ class Labelled:
     weights: Floats
 
     @classmethod
-    def of(cls, x: Floats, examples: Sequence[TrainingExample], name: str) -> Labelled:
+    def of(
+        cls, x: Floats, examples: Sequence[TrainingExample], name: str
+    ) -> LabelledFeatures:
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -78,11 +80,11 @@ def fit_head(
         columns: [n, C] features of the examples.
         examples: The n labelled dialogues.
         dimension: The dimension to learn.
-        settings: Values for the solver, such as ``{"alpha": 1.0, "share": 0.3}``.
+        settings: Hyperparameters of the solver, such as ``{"alpha": 1.0, "share": 0.3}``.
         seed: Seeds the fit of an MLP.
 
     Raises:
-        ConfigError: No example has a label, or all labels for a logistic head are equal.
+        ConfigError: No example has a label, or a logistic head finds all labels equal.
     """
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
@@ -91,7 +93,7 @@ def fit_head(
             f"{name!r} has no label in a part of the training rows",
             hint="Give validation rows",
         )
-    labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
+    labelled = LabelledFeatures.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
     is_feature = reader.feature_row(dict.fromkeys(config.features, 1.0)) > 0
@@ -117,7 +119,11 @@ def fit_head(
 
 
 def _fit_ridge(
-    labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
+    labelled: LabelledFeatures,
+    scale: Floats,
+    alpha: float,
+    stretch: bool,
+    priors: Floats,
 ) -> tuple[Floats, float]:
     """Fits a ridge regression on differences within each source, and returns its weights [C] and
     its bias.
@@ -125,9 +131,9 @@ def _fit_ridge(
     Args:
         labelled: The features and labels.
         scale: [C] factors that standardise the features.
-        alpha: The penalty.
-        stretch: The setting ``stretch`` of LinearConfig.
-        priors: [C] weights from the setting ``prior_weights`` of LinearConfig.
+        alpha: The L2 penalty.
+        stretch: Whether to widen the scores to the standard deviation of the labels.
+        priors: [C] weights to add to the fitted weights. Needs ``stretch``.
     """
     x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
@@ -150,10 +156,19 @@ def _fit_ridge(
 
 
 def _fit_logistic(
-    labelled: Labelled, scale: Floats, alpha: float, name: str
+    labelled: LabelledFeatures, scale: Floats, alpha: float, name: str
 ) -> tuple[Floats, float]:
-    """Fits a logistic regression and returns its weights [C] and its bias, in logits. Raises
-    ConfigError if all labels are equal."""
+    """Fits a logistic regression and returns its weights [C] and its bias, in logits.
+
+    Args:
+        labelled: The features and labels. Labels from 0.5 on are positive.
+        scale: [C] factors that standardise the features.
+        alpha: The L2 penalty.
+        name: The dimension, for the error message.
+
+    Raises:
+        ConfigError: All labels are positive, or none is.
+    """
     labels = labelled.y >= 0.5
     if labels.all() or not labels.any():
         raise ConfigError(f"all training labels of {name!r} are the same. Leave it out")
@@ -165,10 +180,17 @@ def _fit_logistic(
 
 
 def _fit_mlp(
-    labelled: Labelled, scale: Floats, settings: Mapping[str, Any], seed: int
+    labelled: LabelledFeatures, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
-    """Returns a head whose MLP predicts whole-number classes, labels rounded by Equation 1 of
-    ORALIS. ``scale`` [C] standardises the features."""
+    """Returns a head with an MLP that classifies labels rounded to whole numbers (Equation 1 of
+    ORALIS).
+
+    Args:
+        labelled: The features and labels.
+        scale: [C] factors that standardise the features.
+        settings: ``classes``, the highest class (the lowest is 0), and arguments of MLPClassifier.
+        seed: Seeds the fit.
+    """
     network = dict(settings)
     top = network.pop("classes")
     classes = np.floor(labelled.y * top + 0.5).astype(int)

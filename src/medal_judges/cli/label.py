@@ -124,7 +124,8 @@ def _load_judges(
     Args:
         labeller: Judge that labels.
         user_judge: Judge of the users. None for the default one.
-        users: Whether to check users, to skip the check, or only to check.
+        users: ``check`` loads both judges, ``skip`` no judge of users, ``only`` no judge that
+            labels.
         max_cost: Most US dollars that both may spend together.
 
     Returns:

@@ -32,10 +32,10 @@ def with_options(
     """Returns a decorator that turns a typed function into a command with options.
 
     A parameter whose default is ``config.option(...)`` becomes an option. A parameter whose type is
-    a Config becomes one for each field.
+    a Config becomes one option for each field.
 
     Args:
-        locks: Whether ``--out`` is a file or a folder, to which no other run may write meanwhile.
+        locks: What ``--out`` is, ``file`` or ``folder``, if no other run may write to it meanwhile.
             None for no lock.
     """
 

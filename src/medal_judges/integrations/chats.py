@@ -62,8 +62,8 @@ class ScoredChats:
         return math.nan
 
     def estimates(self) -> dict[str, Estimate]:
-        """Returns the mean score of each dimension, or an issue's share of chats, with its 95%
-        interval."""
+        """Returns the mean score of each dimension with its 95% interval. For a binary dimension it
+        is the share of chats with the issue."""
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -102,7 +102,7 @@ def as_dialogue(
     """Converts ``chat``, such as a list of messages, to a Dialogue.
 
     Args:
-        name: What errors call the chat.
+        name: What error messages call the chat.
         changes: Counter to which left-out parts of messages are added.
         lang: Language, unless the chat names one.
 
@@ -130,7 +130,7 @@ def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
     """Converts ``chats``, such as lists of messages, to Dialogues.
 
     Args:
-        name: What errors call the list, as in ``chats[3]: field 'messages[0].role'``.
+        name: What error messages call the list, as in ``chats[3]: field 'messages[0].role'``.
 
     Raises:
         DataError: A message cannot be read.
@@ -156,10 +156,11 @@ def score_chats(
 
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
-        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last``.
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
+            assistant turn).
         dimensions: Names of the dimensions to score. None for all.
         max_cost: Most US dollars that a judge behind an API may spend.
-        name: What errors call the list of chats.
+        name: What error messages call the list of chats.
     """
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
@@ -171,10 +172,10 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` on a scale from 0 (bad) to 1 (good), or None for None.
+    """Returns ``score`` on a scale from 0 (bad) to 1 (good), or None if ``score`` is None.
 
     Args:
-        dimension: Dimension of the score, which has its scale and says which end is good.
+        dimension: Dimension of the score. Its ``good`` says whether high or low scores are good.
     """
     if score is None:
         return None

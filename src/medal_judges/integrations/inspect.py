@@ -31,12 +31,14 @@ def medal_judge(
 ) -> Scorer:
     """Returns a scorer of Inspect that scores the conversation with ``judge``.
 
-    The score's ``metadata`` has the judge's signature, and the score of each turn.
+    The score's ``metadata`` has the judge's ``signature``, which identifies it, and its
+    ``judgements``.
 
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimensions: Names of the dimensions to score. None for all.
-        level: ``dialogue``, ``last``, or ``turn`` for the mean over the assistant turns.
+        level: ``dialogue``, ``last`` (the last assistant turn), or ``turn`` for the mean over the
+            assistant turns.
         max_cost: Most US dollars that a judge behind an API may spend.
     """
     loaded = load_judge(judge, max_cost=max_cost)

@@ -20,15 +20,16 @@ from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 class ChatMetric:
-    """A metric that scores generated replies, for the YAML file of a task.
+    """A metric of lm-evaluation-harness that scores generated replies with a judge.
 
-    The YAML names its methods with ``!function``. Each row of the task has a chat up to the reply.
+    The YAML file of a task calls its methods with ``!function``.
 
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimensions: Names of the dimensions to score.
-        messages: Column with the messages of the chat.
-        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last``.
+        messages: Column of the task's data set with the messages before the reply.
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
+            assistant turn).
         max_cost: Most US dollars that a judge behind an API may spend.
     """
 
@@ -50,14 +51,15 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns for each metric the chat with its reply, as JSON.
+        """Returns the chat with the generated reply, as JSON, for each metric of the task.
 
         Args:
-            doc: Row of the task, with the messages before the reply.
+            doc: Row of the task's data set, with the messages before the reply.
             results: The generated reply, as a list of one text.
 
         Returns:
-            The same chat for each dimension and for ``coverage``.
+            The same JSON text for each dimension and for ``coverage``, such as ``{"overall": CHAT,
+                "coverage": CHAT}``.
         """
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]

@@ -65,7 +65,8 @@ class JudgeReward:
             prompts: Text or messages before each completion.
             completions: Text or messages to score.
             lang: Language of each chat.
-            log_metric: Function that logs the numbers of unscored completions and removed thoughts.
+            log_metric: Called with a name and a number, for the counts of completions without a
+                score and of removed reasoning.
             columns: Further columns of the data set, which are ignored.
 
         Raises:

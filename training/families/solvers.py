@@ -22,7 +22,7 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 
 @dataclass(slots=True)
-class LabelledFeatures:
+class LabelledRows:
     """Features and labels of the n rows that have a label of one dimension.
 
     Attributes:
@@ -40,7 +40,7 @@ class LabelledFeatures:
     @classmethod
     def of(
         cls, x: Floats, examples: Sequence[TrainingExample], name: str
-    ) -> LabelledFeatures:
+    ) -> LabelledRows:
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -93,7 +93,7 @@ def fit_head(
             f"{name!r} has no label in a part of the training rows",
             hint="Give validation rows",
         )
-    labelled = LabelledFeatures.of(columns[rows], [examples[row] for row in rows], name)
+    labelled = LabelledRows.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
     is_feature = reader.feature_row(dict.fromkeys(config.features, 1.0)) > 0
@@ -119,11 +119,7 @@ def fit_head(
 
 
 def _fit_ridge(
-    labelled: LabelledFeatures,
-    scale: Floats,
-    alpha: float,
-    stretch: bool,
-    priors: Floats,
+    labelled: LabelledRows, scale: Floats, alpha: float, stretch: bool, priors: Floats
 ) -> tuple[Floats, float]:
     """Fits a ridge regression on differences within each source, and returns its weights [C] and
     its bias.
@@ -156,7 +152,7 @@ def _fit_ridge(
 
 
 def _fit_logistic(
-    labelled: LabelledFeatures, scale: Floats, alpha: float, name: str
+    labelled: LabelledRows, scale: Floats, alpha: float, name: str
 ) -> tuple[Floats, float]:
     """Fits a logistic regression and returns its weights [C] and its bias, in logits.
 
@@ -180,7 +176,7 @@ def _fit_logistic(
 
 
 def _fit_mlp(
-    labelled: LabelledFeatures, scale: Floats, settings: Mapping[str, Any], seed: int
+    labelled: LabelledRows, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
     """Returns a head with an MLP that classifies labels rounded to whole numbers (Equation 1 of
     ORALIS).

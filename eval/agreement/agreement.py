@@ -9,8 +9,8 @@ from itertools import combinations, compress
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import answer_matrix, infer_kind
-from medal_judges.eval.metaeval.metrics import answers_by_annotator, fullest_columns
+from medal_judges.eval.metaeval.alignment import infer_kind, rating_matrix
+from medal_judges.eval.metaeval.metrics import fullest_columns, ratings_by_annotator
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
@@ -55,13 +55,13 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator, compared with the mean of the other annotators on their common rows.
+    """One annotator, compared with the mean of the other annotators.
 
     Attributes:
-        rows: The number of common rows.
-        bias: The annotator's mean minus the mean of the others.
-        reliability: Spearman's correlation with the mean of the others.
-        constant: The annotator's only answer, if it is always the same.
+        rows: The number of dialogues that this annotator and at least one other rated.
+        bias: The annotator's mean rating minus the mean rating of the other annotators.
+        reliability: Spearman's correlation with the mean rating of the other annotators.
+        constant: The rating that the annotator always gives, None if the ratings vary.
     """
 
     name: str
@@ -73,20 +73,23 @@ class Annotator:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How well annotators agree on one dimension, in the rows of one language.
+    """How well annotators agree on one dimension, in the dialogues of one language.
 
     Attributes:
-        kind: ``binary``, ``ordinal`` or ``continuous``.
-        lang: The language, or ``all``.
-        rows: The number of rows with an answer.
-        shared: The number of rows with two answers or more.
-        pairs: The number of pairs of answers to the same row.
-        annotators: The number of annotators, or of positions in the label list without names.
-        named: Whether rows name their annotators.
-        mean: The mean of all answers.
-        estimates: By name: ``exact`` and ``adjacent`` (shares of pairs at most 0 or 1 apart),
-            ``alpha``, ``spearman``.
-        by_annotator: One entry for each annotator or position.
+        kind: The kind of the dimension: ``binary``, ``ordinal`` or ``continuous``.
+        lang: The language, such as ``en``, or ``all`` for all languages together.
+        rows: The number of dialogues with a rating.
+        shared: The number of dialogues with two ratings or more.
+        pairs: The number of pairs of ratings of the same dialogue.
+        annotators: The number of annotators. If annotators have no names, the largest number of
+            ratings of one dialogue.
+        named: Whether the data names the annotators.
+        mean: The mean of all ratings.
+        estimates: Statistic -> estimate. ``exact`` and ``adjacent`` are the shares of pairs that
+            are equal and that differ by at most 1. The others are ``alpha`` (Krippendorff's) and
+            ``spearman``.
+        by_annotator: One entry for each annotator. If annotators have no names, one for the first
+            rating of each dialogue, one for the second, and so on.
     """
 
     dimension: str
@@ -112,7 +115,7 @@ def measure_agreements(
         dimensions: Names of dimensions (default: all, ``overall`` last).
 
     Raises:
-        MedalError: No row has a dimension, or rows state different scales for it.
+        MedalError: A dimension has no label, or its labels are on different scales.
     """
     labelled: dict[str, None] = {}
     for row in rows:
@@ -136,10 +139,11 @@ def measure_agreements(
 
 
 def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
-    """Returns the scale that the ``rows`` state for ``dimension``, None if they state none.
+    """Returns the one scale on which all ``rows`` are rated for ``dimension``. None if no row
+    states a scale.
 
     Raises:
-        MedalError: They state several scales.
+        MedalError: The rows state different scales.
     """
     scales = {row.scales.get(dimension) for row in rows} - {None}
     if len(scales) > 1:
@@ -162,14 +166,14 @@ def _measure_agreement(
     """Measures the agreement on ``dimension``.
 
     Args:
-        rows: Rows of one language that have an answer to it.
+        rows: Dialogues of one language that have a rating on the dimension.
         kind: The kind of the dimension, such as ``ordinal``.
-        lang: The language, for the result.
-        scale: (lowest, highest) answer, None if unknown.
+        lang: The language of ``rows``, or ``all``.
+        scale: (lowest, highest) rating, None if unknown.
     """
-    matrix = answer_matrix(rows, dimension)
+    matrix = rating_matrix(rows, dimension)
     counts = np.isfinite(matrix).sum(axis=1)
-    by_person, names = answers_by_annotator(rows, dimension, matrix)
+    by_person, names = ratings_by_annotator(rows, dimension, matrix)
     tolerance = tolerance_of(scale, matrix)
     people = Values(by_person, tolerance)
     reason = None
@@ -185,8 +189,8 @@ def _measure_agreement(
         is_shared = counts > 1
         # A row with one answer takes no part, so it must not count towards an interval either.
         clusters = _clusters(list(compress(rows, is_shared)))
-        answers, people = Values(matrix, tolerance)[is_shared], people[is_shared]
-        estimates = _agreement_estimates(answers, people, kind, clusters)
+        ratings, people = Values(matrix, tolerance)[is_shared], people[is_shared]
+        estimates = _agreement_estimates(ratings, people, kind, clusters)
         titles = names or [f"position {i + 1}" for i in range(people.numbers.shape[1])]
         by_annotator = list(_compare_annotators(people, titles))
     return Agreement(
@@ -210,19 +214,19 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
 
 
 def _agreement_estimates(
-    answers: Values, people: Values, kind: Kind, clusters: Clusters
+    ratings: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the statistics of agreement by name: ``exact``, ``adjacent``, ``alpha``,
-    ``spearman``.
+    """Returns the estimates ``exact``, ``adjacent``, ``alpha`` and ``spearman`` by name.
 
     Args:
-        answers: [rows, positions] ratings, at least two in each row, NaN if not given.
+        ratings: [rows, positions] ratings in the order of each row's label list, NaN if not given.
+            Each row has at least two.
         people: [rows, annotators] the same ratings, with a column for each annotator.
         kind: The kind of the dimension, such as ``ordinal``.
         clusters: The groups of rows that the jackknife leaves out.
     """
-    alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
-    pairs, close = _count_close_pairs(answers, kind)
+    alpha_of = alpha_statistic(ratings.numbers, MEASUREMENT[kind])
+    pairs, close = _count_close_pairs(ratings, kind)
     is_given = np.isfinite(people.numbers)
     annotator_pairs = []
     for first, second in combinations(fullest_columns(people.numbers), 2):
@@ -242,7 +246,7 @@ def _agreement_estimates(
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
-    elif no_spread := no_interval_reason(answers.numbers, MEASUREMENT[kind]):
+    elif no_spread := no_interval_reason(ratings.numbers, MEASUREMENT[kind]):
         estimates["alpha"] = Estimate(alpha, reason=no_spread)
     for key in close:
         # The jackknife sees no spread at 0 or 1: Wilson's interval, one trial a cluster.
@@ -253,39 +257,43 @@ def _agreement_estimates(
     return estimates
 
 
-def _count_close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
-    """Returns the number of pairs of ``answers`` in each row, and how many of them are close.
+def _count_close_pairs(ratings: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
+    """Counts the pairs of ratings of each row, and how many of the pairs are equal or nearly equal.
+
+    Args:
+        ratings: [rows, positions] ratings, NaN if not given.
+        kind: The kind of the dimension, such as ``ordinal``.
 
     Returns:
-        The numbers of pairs [rows]. Then by name the numbers [rows] of pairs that are equal
-        (``exact``) and, for an ordinal ``kind``, at most 1 apart (``adjacent``).
+        The counts of all pairs [rows], and the counts [rows] of close pairs by name: ``exact``
+        (equal) and, for an ordinal ``kind``, ``adjacent`` (at most 1 apart).
     """
-    first, second = np.triu_indices(answers.numbers.shape[1], 1)
+    first, second = np.triu_indices(ratings.numbers.shape[1], 1)
     # NaN if one of the two gave no answer.
-    gaps = np.abs(answers.numbers[:, first] - answers.numbers[:, second])
+    gaps = np.abs(ratings.numbers[:, first] - ratings.numbers[:, second])
     distances = {"exact": 0.0}
     if kind == "ordinal":
         distances["adjacent"] = 1.0
     close: dict[str, Floats] = {}
     for key, distance in distances.items():
-        close[key] = (gaps <= distance + answers.tolerance).sum(axis=1) * 1.0
+        close[key] = (gaps <= distance + ratings.tolerance).sum(axis=1) * 1.0
     return np.isfinite(gaps).sum(axis=1) * 1.0, close
 
 
 def _compare_annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
-    """Yields each annotator, compared with the mean of the others.
+    """Compares each annotator with the mean rating of the other annotators.
 
     Args:
         people: [rows, annotators] ratings, NaN if not given.
-        names: The name of each column.
+        names: The annotators' names, one for each column.
     """
     for column, name in enumerate(names):
-        answers = people.numbers[:, column]
+        ratings = people.numbers[:, column]
         other_answers = np.delete(people.numbers, column, axis=1)
-        is_shared = np.isfinite(answers) & np.isfinite(other_answers).any(axis=1)
+        is_shared = np.isfinite(ratings) & np.isfinite(other_answers).any(axis=1)
         if not is_shared.any():
             continue
-        shared = Values(answers[is_shared], people.tolerance)
+        shared = Values(ratings[is_shared], people.tolerance)
         mean = Values(np.nanmean(other_answers[is_shared], axis=1), people.tolerance)
         weights = np.ones((1, len(shared)))
         rho = float(weighted_spearman(shared, mean, weights)[0])
@@ -305,12 +313,13 @@ def _compare_annotators(people: Values, names: Sequence[str]) -> Iterator[Annota
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns the page agreement.html, with percent agreement and alpha (MEDAL, Tables 4 and 5).
+    """Returns the page agreement.html, with the annotators' percent agreement and Krippendorff's α
+    (as in Tables 4 and 5 of MEDAL).
 
     Args:
-        agreements: The result of the function ``measure_agreements``.
+        agreements: The return value of ``measure_agreements``.
         title: The heading of the page.
-        facts: (name, value) pairs on how the page was made.
+        facts: (name, value) pairs on how the page was made, such as ``("Files", "a.jsonl")``.
     """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
     notes = list(_note_sentences(agreements))
@@ -353,8 +362,8 @@ def agreement_page(
 
 
 def _note_sentences(agreements: Sequence[Agreement]) -> Iterator[str]:
-    """Yields sentences on answers that never vary, on agreement that may be chance, and on missing
-    α."""
+    """Yields warnings for the page: annotators whose ratings never vary, and α that is undefined or
+    not significantly above 0."""
     names_by_reason: dict[str, list[str]] = {}
     for agreement in agreements:
         name = f"{agreement.dimension} ({agreement.lang})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align.proof import FOLDS, MIN_LABELS
-from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.alignment import rating_matrix
 from medal_judges.records.dimension import Dimension, Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats.correlation import Floats
@@ -19,10 +19,10 @@ from medal_judges.stats.correlation import Floats
 def choose_label_names(
     rows: Sequence[LabelledDialogue], names: Sequence[str]
 ) -> list[str]:
-    """Returns ``names``, or if it is empty the names of all labels in ``rows``.
+    """Returns ``names``, or the names of all labels in ``rows`` if ``names`` is empty.
 
     Raises:
-        ConfigError: No row has a label, or some labels are of dialogues and others of turns.
+        ConfigError: No row has a label, or some rows label dialogues and others label turns.
     """
     all_names = _all_label_names(rows)
     hint = "Give labels of one kind. Name their column: --label COLUMN=DIMENSION:1..5"
@@ -40,15 +40,16 @@ def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
 def rated_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns a dimension for the label ``name``, on the scale that people used.
+    """Returns the dimension ``name`` on the scale on which people rated it.
 
     Args:
-        labelled: Rows with labels.
-        judge_dimension: The judge's dimension of that name, if it has one.
+        labelled: Labelled dialogues or turns.
+        name: The name of a label, such as ``overall``.
+        judge_dimension: The judge's dimension of that name, None if the judge has none.
 
     Raises:
-        ConfigError: The labels are too few, of too few conversations, all equal, or on several
-            scales.
+        ConfigError: The labels cannot be learnt from: too few, from too few conversations, all
+            equal, on different scales, or on an unknown scale.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
@@ -57,8 +58,8 @@ def rated_dimension(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"Label more chats. The file has labels of: {names}",
         )
-    answers = answer_matrix(rows, name)
-    low, high = _find_scale(rows, answers, name, judge_dimension)
+    ratings = rating_matrix(rows, name)
+    low, high = _find_scale(rows, ratings, name, judge_dimension)
     count = len({row.group for row in rows})
     if count < FOLDS:
         raise ConfigError(
@@ -67,7 +68,7 @@ def rated_dimension(
             hint="Label chats of more conversations",
         )
     kind: Kind = "continuous"
-    if not rows[0].aggregated and not (answers % 1 > 0).any():
+    if not rows[0].aggregated and not (ratings % 1 > 0).any():
         if (low, high) == (0.0, 1.0):
             kind = "binary"
         elif low % 1 == 0 and high % 1 == 0:
@@ -78,20 +79,21 @@ def rated_dimension(
 
 def _find_scale(
     rows: Sequence[LabelledDialogue],
-    answers: Floats,
+    ratings: Floats,
     name: str,
     judge_dimension: Dimension | None,
 ) -> Scale:
-    """Returns the scale of the label ``name``: as ``rows`` state it, or the judge's if they do not.
+    """Returns the scale of the label ``name``: the one that ``rows`` state, otherwise the judge's.
 
     Args:
-        answers: [rows, annotators] ratings, NaN if not given.
-        judge_dimension: The judge's dimension of that name, if it has one.
+        ratings: [rows, annotators] ratings, NaN if not given.
+        judge_dimension: The judge's dimension of that name, None if the judge has none.
 
     Raises:
-        ConfigError: There is no scale, there are several, or all labels are equal.
+        ConfigError: The scale is unknown, rows state different scales, a rating is outside the
+            scale, or all ratings are equal.
     """
-    low, high = float(np.nanmin(answers)), float(np.nanmax(answers))
+    low, high = float(np.nanmin(ratings)), float(np.nanmax(ratings))
     if low == high:
         raise ConfigError(
             f"all {len(rows)} labels of {name!r} are {low:g}: there is nothing to learn",
@@ -101,7 +103,7 @@ def _find_scale(
     problem = "the judge has none"
     if scale is None and judge_dimension is not None:
         scale = judge_dimension.low, judge_dimension.high
-        distances = np.nanmax(np.abs(answers - np.mean(scale)), axis=1)
+        distances = np.nanmax(np.abs(ratings - np.mean(scale)), axis=1)
         farthest_chat = rows[int(distances.argmax())].id
         problem = f"chat {farthest_chat!r} is outside of the judge's"
     if scale is None or low < scale[0] or high > scale[1]:

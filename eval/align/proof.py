@@ -47,10 +47,10 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A regression from judges' scores to people's ratings, both on [0, 1], for scikit-learn.
 
     Attributes:
-        columns: The columns of scores to use. Without columns, the fit is the mean rating.
+        columns: Indices of the score columns to use. Empty: always predict the mean rating.
         alpha: The penalty of the ridge regression.
-        is_curve: Whether to fit a monotone curve of the only column in place of a ridge.
-        line: The fitted function, in the form that an aligned judge stores.
+        is_curve: Whether to fit a monotone curve to a single column, in place of a ridge.
+        line: The fitted function, set by ``fit``. An aligned judge stores it.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """The scores and ratings that a fit learns from, one row for each dialogue.
+class FitData:
+    """The scores and ratings that a regression is fitted to, one row for each dialogue.
 
     Attributes:
         inputs: Names of the columns of ``scores``, such as ``judge:overall``.
-        scores: [rows, inputs] on [0, 1].
+        scores: [rows, inputs] judges' scores on [0, 1].
         ratings: [rows, annotators] people's ratings on [0, 1], NaN if missing.
-        contexts: [rows] conversation of each row. Its rows are held out together.
-        judge_column: The column of the score that the fit improves.
+        contexts: [rows] name of each row's conversation. Folds never split a conversation.
+        judge_column: The index in ``inputs`` of the score to align with people.
         span: The width of people's scale, such as 4 for 1 to 5.
     """
 
@@ -119,12 +119,14 @@ class Material:
 
     @property
     def targets(self) -> Floats:
-        """Returns people's mean rating of each row, [rows]."""
+        """Returns the mean rating of each row, [rows]."""
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
     def choose_fit(self, rows: Rows) -> Fit:
-        """Returns the best of a line, a monotone curve and several ridges, by cross-validation on
-        ``rows`` (indices)."""
+        """Returns the best regression on the rows with the indices ``rows``, chosen by
+        cross-validation.
+
+        The candidates are a line, a monotone curve and several ridge regressions."""
         judge = [(self.judge_column,)]
         everything = [tuple(range(len(self.inputs)))]
         grid = [
@@ -140,33 +142,34 @@ class Material:
         return best
 
 
-def held_out_predictions(material: Material, columns: Columns | None) -> Floats:
-    """Returns predicted ratings [rows] from fits that have not seen the row's conversation.
+def held_out_predictions(fit_data: FitData, columns: Columns | None) -> Floats:
+    """Returns a predicted rating of each row [rows], by a fit without the row's conversation.
 
     Args:
-        material: The scores and ratings.
-        columns: The scores to fit a line to, empty for the mean rating. None for the best fit.
+        fit_data: The scores and ratings.
+        columns: Indices of the score columns to fit a line to. Empty: the mean rating. None: choose
+            the best fit.
     """
-    predictions = np.zeros(len(material.scores))
+    predictions = np.zeros(len(fit_data.scores))
     folds = GroupKFold(FOLDS)
-    for learnt, left in folds.split(material.scores, groups=material.contexts):
+    for learnt, left in folds.split(fit_data.scores, groups=fit_data.contexts):
         if columns is None:
-            fit = material.choose_fit(learnt)
+            fit = fit_data.choose_fit(learnt)
         else:
-            fit = Fit(columns).fit(material.scores[learnt], material.targets[learnt])
-        predictions[left] = fit.predict(material.scores[left])
+            fit = Fit(columns).fit(fit_data.scores[learnt], fit_data.targets[learnt])
+        predictions[left] = fit.predict(fit_data.scores[left])
     return predictions
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """How well one kind of scores agrees with people's mean rating.
+class MeasuredAgreement:
+    """How well one predictor of ratings, such as the aligned judge, agrees with people.
 
     Attributes:
-        name: What was measured, such as ``aligned judge`` or ``mean rating``.
+        name: The predictor, such as ``aligned judge`` or ``mean rating``.
         error: The root mean square error, in points of people's scale.
-        rho: Spearman's correlation.
-        gain: ``error`` minus the error of the aligned judge.
+        rho: Spearman's correlation, None if undefined.
+        gain: ``error`` minus the aligned judge's error. None for the aligned judge and for people.
     """
 
     name: str
@@ -177,27 +180,27 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The fit for one dimension, and its error beside the errors of baselines.
+    """The fit chosen for one dimension, and its held-out error beside the errors of baselines.
 
     Attributes:
         fit: The name of the chosen fit, such as ``a monotone curve``.
-        line: The fit as a function of the scores.
+        line: The fitted function of the judges' scores.
         base: The better baseline: ``judge after a line`` or ``mean rating``.
-        gain: The error of that baseline minus the error of the aligned judge.
-        lines: How well the aligned judge and each baseline agree with people.
-        count: The number of rows.
+        gain: The error of the baseline ``base`` minus the error of the aligned judge.
+        lines: The measured agreement with people of the aligned judge and each baseline.
+        count: The number of dialogues.
     """
 
     fit: str
     line: Formula
     base: str
     gain: Estimate
-    lines: tuple[Measured, ...]
+    lines: tuple[MeasuredAgreement, ...]
     count: int
 
     @property
     def improves(self) -> bool:
-        """Returns whether the aligned judge beats the better baseline beyond chance."""
+        """Returns whether the aligned judge is significantly better than the better baseline."""
         return is_beyond_chance(self.gain)
 
     @property
@@ -206,14 +209,13 @@ class Proof:
         rho = self.line_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
-    def line_of(self, name: str) -> Measured:
-        """Returns the entry of ``lines`` with this ``name``."""
+    def line_of(self, name: str) -> MeasuredAgreement:
+        """Returns the measured agreement of the predictor ``name``, such as ``mean rating``."""
         return next(line for line in self.lines if line.name == name)
 
     def note_sentences(self) -> list[str]:
-        """Returns sentences that qualify the result: whether a simpler correction suffices, and
-        whether
-        the length of the answers does as well."""
+        """Returns warnings for the user: a simpler correction suffices, or the length of the
+        answers predicts the ratings as well as the aligned judge."""
         notes: list[str] = []
         level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -231,21 +233,21 @@ class Proof:
 
 
 def is_beyond_chance(gain: Estimate) -> bool:
-    """Returns whether the whole interval of ``gain`` is above 0."""
+    """Returns whether the confidence interval of ``gain`` is wholly above 0."""
     return gain.low is not None and gain.low > EQUAL
 
 
-def cross_validate(material: Material) -> Proof:
-    """Chooses a fit on all rows of ``material``, and measures it and the baselines on held-out
-    conversations."""
-    y = material.targets
+def cross_validate(fit_data: FitData) -> Proof:
+    """Chooses a fit on all rows of ``fit_data``, and measures its error and the baselines' errors
+    on held-out conversations."""
+    y = fit_data.targets
     units = {
-        ALIGNED: held_out_predictions(material, None),
-        AS_IS: material.scores[:, material.judge_column],
-        LINE: held_out_predictions(material, (material.judge_column,)),
-        MEAN: held_out_predictions(material, ()),
+        ALIGNED: held_out_predictions(fit_data, None),
+        AS_IS: fit_data.scores[:, fit_data.judge_column],
+        LINE: held_out_predictions(fit_data, (fit_data.judge_column,)),
+        MEAN: held_out_predictions(fit_data, ()),
         LENGTH: held_out_predictions(
-            material, (material.inputs.index("length:overall"),)
+            fit_data, (fit_data.inputs.index("length:overall"),)
         ),
     }
     squares = {name: (scores - y) ** 2 for name, scores in units.items()}
@@ -253,14 +255,14 @@ def cross_validate(material: Material) -> Proof:
     for name, scores in units.items():
         gain = None
         if name != ALIGNED:
-            gain, _ = estimate_gain(material, squares[ALIGNED], squares[name])
-        lines.append(_measure_agreement(material, name, y, scores, gain))
-    lines += _measure_single_ratings(material)
+            gain, _ = estimate_gain(fit_data, squares[ALIGNED], squares[name])
+        lines.append(_measure_agreement(fit_data, name, y, scores, gain))
+    lines += _measure_single_ratings(fit_data)
     base = MEAN
     if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
         base = LINE
-    fit = material.choose_fit(np.arange(len(y)))
-    inputs = tuple(material.inputs[column] for column in fit.columns)
+    fit = fit_data.choose_fit(np.arange(len(y)))
+    inputs = tuple(fit_data.inputs[column] for column in fit.columns)
     return Proof(
         fit=fit.name,
         line=replace(fit.line, inputs=inputs),
@@ -271,11 +273,10 @@ def cross_validate(material: Material) -> Proof:
     )
 
 
-def _measure_single_ratings(material: Material) -> list[Measured]:
-    """Returns how well a single rating agrees with the mean of the other ratings of its row. Empty
-    if
-    no row has two ratings."""
-    ratings = material.ratings
+def _measure_single_ratings(fit_data: FitData) -> list[MeasuredAgreement]:
+    """Returns how well one annotator's rating agrees with the mean of the dialogue's other ratings.
+    The list is empty if no dialogue has two ratings."""
+    ratings = fit_data.ratings
     has_rating = np.isfinite(ratings)
     counts = has_rating.sum(axis=1)
     rows, annotators = np.nonzero(has_rating & (counts > 1)[:, None])
@@ -284,32 +285,32 @@ def _measure_single_ratings(material: Material) -> list[Measured]:
     own_ratings = ratings[rows, annotators]
     sums = np.nansum(ratings, axis=1)[rows]
     mean_of_others = (sums - own_ratings) / (counts[rows] - 1)
-    return [_measure_agreement(material, PERSON, mean_of_others, own_ratings)]
+    return [_measure_agreement(fit_data, PERSON, mean_of_others, own_ratings)]
 
 
 def _measure_agreement(
-    material: Material,
+    fit_data: FitData,
     name: str,
     human: Floats,
     score: Floats,
     gain: Estimate | None = None,
-) -> Measured:
+) -> MeasuredAgreement:
     rho = None
     tolerance = tolerance_of(None, human)
     sides = Values(human, tolerance), Values(score, tolerance)
     if name != MEAN and undefined_reason(*sides) is None:
         rho = float(weighted_spearman(*sides, np.ones((1, len(human))))[0])
-    error = material.span * math.sqrt(float(((score - human) ** 2).mean()))
-    return Measured(name, error, rho, gain)
+    error = fit_data.span * math.sqrt(float(((score - human) ** 2).mean()))
+    return MeasuredAgreement(name, error, rho, gain)
 
 
 def estimate_gain(
-    material: Material, aligned: Floats, baseline: Floats
+    fit_data: FitData, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
     """Returns the root mean square error of a baseline minus the error of the aligned judge.
 
     Args:
-        material: The ratings, with the conversations that the jackknife leaves out.
+        fit_data: Its ``contexts`` are the clusters that the jackknife leaves out.
         aligned: [rows] squared errors of the aligned judge.
         baseline: [rows] squared errors of the baseline.
 
@@ -321,11 +322,11 @@ def estimate_gain(
         total = weights.sum(axis=1)
         errors = []
         for squares in (baseline, aligned):
-            errors.append(material.span * np.sqrt(weights @ squares / total))
+            errors.append(fit_data.span * np.sqrt(weights @ squares / total))
         return {"": errors[0] - errors[1]}
 
     value = float(statistic(np.ones((1, len(aligned))))[""][0])
-    clusters = Clusters("conversation", tuple(material.contexts.tolist()))
+    clusters = Clusters("conversation", tuple(fit_data.contexts.tolist()))
     spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
@@ -336,13 +337,13 @@ def estimate_gain(
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The result of ``align``.
+    """The return value of ``align``: the aligned judge and its measured errors.
 
     Attributes:
         judge: The aligned judge, None if no dimension is aligned.
-        dimensions: By name, on people's scale.
-        proofs: The fit and its errors, by dimension.
-        facts: How the result was made: the judge, a hash of the labels, their number.
+        dimensions: Dimension name -> the dimension on people's scale.
+        proofs: Dimension name -> the chosen fit with its errors.
+        facts: How the result was made: the judge, a hash of the labels, the number of labels.
     """
 
     judge: HybridJudge | None
@@ -367,9 +368,8 @@ class Alignment:
         return {**self.facts, "judge_written": written, "dimensions": dimensions}
 
     def error_table(self) -> Table:
-        """Returns a table with a row for each dimension: the errors on held-out chats of the judge,
-        the
-        baselines and the aligned judge."""
+        """Returns a table with a row for each dimension: the held-out errors of the judge, of the
+        baselines and of the aligned judge."""
         columns = {"Dimension": "", "Dialogues": "", "As it is": AS_IS, "Line": LINE}
         columns |= {"Mean": MEAN, "Length": LENGTH, "Aligned": ALIGNED}
         rows: list[Row] = []
@@ -382,9 +382,8 @@ class Alignment:
         return Table(title, [*columns, "ρ, aligned"], rows)
 
     def printout(self, folder: Path) -> Printout:
-        """Returns what the terminal shows: the answer, the errors, and how to use the aligned judge
-        that
-        ``folder`` holds."""
+        """Returns the terminal output: whether the labels improve the judge, the table of errors,
+        and the command that uses the aligned judge saved in ``folder``."""
         answer, *notes = self.sentences()
         notes.append(str(self.facts.get("notes", "")))
         foot = str(folder / "align.json")

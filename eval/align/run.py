@@ -16,11 +16,11 @@ from medal_judges.eval.align.labels import choose_label_names, rated_dimension
 from medal_judges.eval.align.proof import (
     MIN_LABELS,
     Alignment,
-    Material,
+    FitData,
     Proof,
     cross_validate,
 )
-from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.alignment import rating_matrix
 from medal_judges.inference.scoring import ScoreOptions, load_or_score
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.card.writer import write_card
@@ -55,19 +55,21 @@ def align(
     """Fits the scores of ``judge`` to human labels, and measures the gain on held-out
     conversations.
 
-    A dimension is aligned only if the fit beats two baselines beyond chance: a straight line on the
-    judge's score, and the mean label.
+    A dimension is aligned only if the fit is significantly better than two baselines: a straight
+    line fitted to the judge's score, and the mean label.
 
     Args:
         judge: A judge, or a folder, Hub id, YAML file or shipped name.
         rows: Labelled dialogues or turns, or a file of them.
-        out: The folder to save the aligned judge and align.json in.
-        dimensions: Names of labels (default: all), also of ones that the judge does not score.
-        keep_anyway: Whether to align every dimension, also without a gain.
+        out: The folder to save the aligned judge and align.json in. None saves nothing.
+        dimensions: Names of labels to align with (default: all). The judge need not score a
+            dimension of that name.
+        keep_anyway: Whether to align every dimension, even if the fit is no better.
         options: Passed to ``Judge.from_pretrained``.
 
     Raises:
-        ConfigError: The labels are too few, all equal, or on several scales.
+        ConfigError: The labels are too few, all equal, or on different scales, or ``out`` already
+            holds a judge.
         CoverageError: The judge scores fewer than 20 of the labelled chats.
 
     >>> from medal_judges import align
@@ -89,14 +91,14 @@ def align(
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = _add_shipped_judges(member)
-    scores = score_members(members, asked_names, labelled, folder)
+    members = _with_shipped_judges(member)
+    scores = score_with_judges(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
         rated = [row.has_label(name) for row in labelled]
-        material = collect_material(labelled, dimension, scores)
-        proof = cross_validate(material)
+        fit_data = collect_fit_data(labelled, dimension, scores)
+        proof = cross_validate(fit_data)
         proofs[name] = proof
         unscored_count = sum(rated) - proof.count
         if unscored_count:
@@ -122,14 +124,14 @@ def _rated_dimensions(
     names: Sequence[str],
     judge_dimensions: Mapping[str, Dimension],
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each label of ``names``, on the scale that people used.
+    """Returns a dimension for each label of ``names``, on the scale on which people rated.
 
     Args:
-        rows: Rows with labels.
+        rows: Labelled dialogues or turns.
         judge_dimensions: The judge's dimensions by name.
 
     Raises:
-        ConfigError: The labels are too few, all equal, or on several scales.
+        ConfigError: The labels are too few, all equal, or on different scales.
     """
     dimensions = {}
     for name in names:
@@ -138,9 +140,9 @@ def _rated_dimensions(
     return dimensions
 
 
-def _add_shipped_judges(member: Member) -> dict[str, Member]:
-    """Returns the judge ``member`` and the shipped judges whose scores a fit may also
-    use, by name."""
+def _with_shipped_judges(member: Member) -> dict[str, Member]:
+    """Returns judges by name: ``member`` as ``judge``, and the shipped judges whose scores a fit
+    may use too, such as ``length``."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
         if name != BOXED or member.judge.name != BOXED:
@@ -155,7 +157,8 @@ def _load_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member
 
 
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
-    """Returns the rows that have a label. ``rows`` are rows, or the name of a file."""
+    """Returns the dialogues that have a label, from ``rows``: labelled dialogues, or a file of
+    them."""
     if isinstance(rows, str):
         rows = load_rows(rows)
     labelled: list[LabelledDialogue] = []
@@ -165,7 +168,7 @@ def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialo
     return labelled
 
 
-def score_members(
+def score_with_judges(
     members: Mapping[str, Member],
     dimensions: Sequence[str],
     rows: Sequence[LabelledDialogue],
@@ -174,12 +177,12 @@ def score_members(
     """Scores the dialogues of ``rows`` with several judges.
 
     Args:
-        members: Judges by name. ``judge`` scores ``dimensions``, the others score ``overall``.
-        dimensions: Names of dimensions.
-        folder: Where to store the judgements of ``judge``, which a second run reads.
+        members: Judges by name. The one named ``judge`` is to be aligned.
+        dimensions: What ``judge`` scores. All other judges score ``overall``.
+        folder: Where to store the judgements by ``judge``, so that a second run reuses them.
 
     Returns:
-        Scores [rows] on [0, 1] by judge and dimension, such as ``length:overall``.
+        Scores [rows] on [0, 1] by ``JUDGE:DIMENSION``, such as ``length:overall``.
     """
     dialogues = [row.dialogue for row in rows]
     level: ScoreLevel = "dialogue"
@@ -204,18 +207,18 @@ def score_members(
     return scores
 
 
-def collect_material(
+def collect_fit_data(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
-) -> Material:
-    """Returns the scores and ratings that a fit learns from, for the rows that have both.
+) -> FitData:
+    """Returns the scores and ratings to fit a regression to, of the rows that have both.
 
     Args:
         rows: Labelled dialogues or turns.
         dimension: The dimension of the labels, on people's scale.
-        scores: [rows] on [0, 1] by judge and dimension, such as ``judge:overall``.
+        scores: [rows] on [0, 1] by ``JUDGE:DIMENSION``, such as ``judge:overall``.
 
     Raises:
-        CoverageError: Fewer than 20 rows have both.
+        CoverageError: Fewer than 20 rows have a label and all scores.
     """
     name = dimension.name
     matrix = np.column_stack(list(scores.values()))
@@ -232,10 +235,10 @@ def collect_material(
         )
     scored_rows = [rows[i] for i in chosen.tolist()]
     span = dimension.high - dimension.low
-    ratings = (answer_matrix(scored_rows, name) - dimension.low) / span
+    ratings = (rating_matrix(scored_rows, name) - dimension.low) / span
     inputs = tuple(scores)
     targets = np.nanmean(ratings, axis=1)
-    return Material(
+    return FitData(
         inputs,
         matrix[chosen],
         ratings,
@@ -248,10 +251,10 @@ def collect_material(
 def _find_judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
-    """Returns the index in ``inputs`` of the judge's score that is fitted to the labels ``name``.
+    """Returns the index in ``inputs`` of the judge's score that is fitted to the label ``name``.
 
-    It is the score of that name, or else of ``overall``, or else the one that correlates most with
-    the labels.
+    It is the score of the same name. Without one it is ``overall``, and without ``overall`` the
+    score that correlates most with the ratings.
 
     Args:
         inputs: Names of scores, such as ``judge:overall``.
@@ -270,11 +273,11 @@ def _find_judge_column(
 def _build_aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Builds the aligned judge from ``members`` (judges by name). None if no dimension is aligned.
+    """Builds the aligned judge from the fits in ``result``. None if no dimension is aligned.
 
     Args:
-        result: The fits and their gains.
-        keep_anyway: Whether to include dimensions without a gain beyond chance.
+        members: Judges by name, whose scores the fits use.
+        keep_anyway: Whether to include dimensions whose fit is no better than the baselines.
     """
     lines = {}
     names = {"judge"}

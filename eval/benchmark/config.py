@@ -15,7 +15,8 @@ from medal_judges.reading.dialogues import ChatFileConfig
 
 
 class BenchmarkOptions(Config):
-    """Options of ``medal benchmark``: the YAML file, changes of it, and further judges."""
+    """Options of ``medal benchmark``: the YAML file, overrides of its settings, and added
+    judges."""
 
     overrides: tuple[str, ...] = option(
         (),
@@ -40,17 +41,22 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge of a benchmark, which scores the sets or has a file of scores for them.
+    """A judge of a benchmark, which either scores the sets or has files of finished scores.
 
     Attributes:
         name: The judge's name in the tables.
         path: A folder, Hub id (``ORG/NAME@REVISION``) or YAML file. Empty with ``predictions``.
-        predictions: Files of finished scores by the set's name: judgements, or a CSV table.
-        options: Settings to load the judge with.
-        dimensions: Maps a set's dimension to the judge's name for it, before the set's own mapping.
-        optional: Whether to skip the judge, with a note, if its files, package or key are missing.
-        published_as: The judge's key in configs/published.yaml, such as ``diet/fed``.
-        model: The judge's model as configs/published.yaml names it, if the name differs.
+        predictions: Set -> its file of finished scores (judgements or a CSV table), such as ``{fed:
+            fed.csv}``.
+        options: Settings that override the judge's own, such as ``{llm: ORG/NAME}``.
+        dimensions: Dimension of the sets -> the judge's name for it: ``{engaging: engagingness}``.
+            Overrides the mapping of a set.
+        optional: If the judge's files, package or key are missing: true skips the judge with a
+            note, false raises an error.
+        published_as: The judge's key in configs/published.yaml, such as ``diet/fed``. The metrics
+            that papers published for this method are shown beside the judge's.
+        model: The judge's model as configs/published.yaml names it, such as ``GPT-3.5``. Needed if
+            the judge itself names the model differently.
     """
 
     name: str
@@ -64,22 +70,25 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """A set of labelled rows in a benchmark.
+    """A set of labelled dialogues or turns in a benchmark.
 
     Attributes:
         name: The set's name in the tables.
-        level: What people rated: the ``dialogue``, the last ``turn``, or the dialogue where the
-            judge scores the ``last`` turn.
-        groups: The groups whose rows are used (default: all).
-        dimensions: Maps a set's dimension to the judge's name for it. A list: equal names.
-        view: ``rows`` as they are, ``planted`` issues of ``medal data plant``, or ABC-Eval's turn
-            labels as ``abceval_issues_by_dialogue``.
-        exclude_chatbots: Chatbots whose rows are left out.
-        exclude_overlaps: Whether to leave out rows that other sets also have.
-        limit: The maximum number of rows, from the first.
-        optional: Whether to skip the set, with a note, if its data is missing.
-        published: Models, such as ``gpt-4.1``, whose labels in the rows are shown as judges.
-        published_as: The set's name in configs/published.yaml.
+        level: What people rated and what is scored. ``dialogue``: whole dialogues. ``turn``: the
+            last turn. ``last``: people rated the dialogue, the judge scores its last answer.
+        groups: Names of the conversations to use (default: all).
+        dimensions: Dimension of the set -> the judges' name for it: ``{engaging: engagingness}``. A
+            list such as ``[overall]`` if the names are equal.
+        view: How labels are used. ``rows``: unchanged. ``planted``: issues injected by ``medal data
+            plant``. ``abceval_issues_by_dialogue``: ABC-Eval's turn labels, merged by dialogue.
+        exclude_chatbots: Names of chatbots whose dialogues are left out.
+        exclude_overlaps: Whether to leave out dialogues that other data sets also contain.
+        limit: The number of dialogues to use, from the first (default: all).
+        optional: If the set's data is missing: true skips the set with a note, false raises an
+            error.
+        published: Models, such as ``gpt-4.1``, whose labels in the data are evaluated like a
+            judge's scores.
+        published_as: The set's name in configs/published.yaml, such as ``fed``.
     """
 
     name: str
@@ -108,12 +117,13 @@ class BenchmarkConfig(Config):
     Attributes:
         title: The heading of the page.
         output_dir: The folder to write.
-        min_coverage: The share of rows that must be scored for a metric, on [0, 1].
-        device: The device of all judges whose ``options`` name none, such as ``cuda``.
-        llm: The language model of all judges whose ``options`` name none.
+        min_coverage: The share of a set's labelled dialogues that a judge must score, on [0, 1].
+            Below it, the judge gets no metric.
+        device: The default device of all judges, such as ``cuda``.
+        llm: The default language model of all judges that use one.
         published: Papers whose metrics are shown beside ours, such as ``medal`` or ``oralis``.
         judges: The judges to compare.
-        sets: The labelled sets to compare them on.
+        sets: The labelled sets to compare the judges on.
     """
 
     title: str = "Benchmark of dialogue judges"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.benchmark.sets import Answers
+from medal_judges.eval.benchmark.sets import SetJudgements
 from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.records.dimension import EQUAL
 from medal_judges.records.labelled import LabelledDialogue
@@ -42,21 +42,21 @@ _FIELDS = ("kind", "group", "score")
 def injected_table(
     name: str,
     rows: Sequence[LabelledDialogue],
-    answers: Iterable[Answers],
+    set_judgements: Iterable[SetJudgements],
     min_coverage: float,
 ) -> Table:
-    """Returns a table of how well each judge notices each injected issue.
+    """Returns a table of how well each judge detects each issue that was injected into dialogues.
 
     Args:
         name: The name of the set.
-        rows: Made by ``medal data plant``.
-        answers: One for each judge.
-        min_coverage: The share of rows that must be scored, on [0, 1], to show metrics.
+        rows: Dialogues with and without issues, made by ``medal data plant``.
+        set_judgements: The judgements of ``rows``, one entry for each judge.
+        min_coverage: The share of ``rows`` that a judge must score to get metrics, on [0, 1].
     """
     lines: list[Row] = []
-    for judge_answers in answers:
-        joined = join_rows(rows, judge_answers.judgements)
-        for issue, dimension in judge_answers.names.items():
+    for judged in set_judgements:
+        joined = join_rows(rows, judged.judgements)
+        for issue, dimension in judged.names.items():
             scored = []
             count = 0
             for row, judgement in zip(joined.rows, joined.judgements, strict=True):
@@ -77,7 +77,7 @@ def injected_table(
                 reason = f"coverage {coverage:.1%} is below {min_coverage:.1%}"
                 cells = [Estimate(None, reason=reason)] * len(cells)
             injected = int((table.kind == "planted").sum())
-            line: list[Cell] = [issue, judge_answers.judge, *cells]
+            line: list[Cell] = [issue, judged.judge, *cells]
             lines.append([*line, injected, Share(Estimate(coverage))])
     lines.sort(key=lambda line: str(line[0]))
     columns = ("Issue", "Judge", *INJECTED_COLUMNS, "Injected rows", "Coverage")
@@ -85,16 +85,17 @@ def injected_table(
 
 
 def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
-    """Returns the metrics of one issue and judge, in the order of INJECTED_COLUMNS.
+    """Returns one judge's metrics on one issue, in the order of INJECTED_COLUMNS.
 
     Args:
-        rows: A table with the columns kind, group and score.
+        rows: A table with the columns kind (``planted``, ``innocent`` or ``clean``), group (the
+            conversation) and score.
     """
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
     against = [_f1_and_auc(planted, contrasts) for contrasts in (clean, controls)]
     false_alarms = [
-        share_by_conversation(part, is_present(part.score))
+        share_clustered_by_conversation(part, is_present(part.score))
         for part in (clean, controls)
     ]
     return [
@@ -104,17 +105,16 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
     ]
 
 
-def share_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
-    """Returns the share of 1 in ``values`` (0 or 1 for each of ``rows``), with an interval over
-    conversations."""
+def share_clustered_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
+    """Returns the share of ones in ``values`` (0 or 1 for each of ``rows``), with an interval that
+    treats each conversation as one cluster."""
     numbers = values.to_numpy(float)
     return share_of(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
 def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
-    """Returns F1 and AUC for telling ``planted`` rows, which have an issue, from ``contrasts``,
-    which
-    have none."""
+    """Returns F1 and AUC for telling ``planted`` rows (with an issue) from ``contrasts``
+    (without)."""
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)

@@ -100,7 +100,8 @@ def benchmark_page(benchmark: Benchmark) -> Page:
 def _printout(
     benchmark: Benchmark, headlines: Sequence[Rows], tasks: Sequence[Rows]
 ) -> Printout:
-    """Returns what the terminal shows: the best judge, one table, and what was skipped.
+    """Returns the terminal output: the best judge, one table, and which judges and sets were
+    skipped.
 
     Args:
         headlines: The results of all judges on the first graded dimension of each set.
@@ -135,8 +136,12 @@ def _printout(
 
 
 def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns the ``metric`` in ``estimates``, without its value if too few rows of ``row`` are
-    scored."""
+    """Returns the estimate of ``metric``. Its value is None if the judge scored too few dialogues.
+
+    Args:
+        row: The result of the judge, with its coverage.
+        estimates: The judge's metrics by name.
+    """
     if row.has_low_coverage:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
         return Estimate(None, reason=f"{reason}: no estimate")
@@ -144,9 +149,8 @@ def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Es
 
 
 def _ranking_estimate(row: ResultRow) -> Estimate:
-    """Returns the metric that ranks the judge of ``row``, without its value if fewer than 10 rows
-    are
-    scored."""
+    """Returns the metric by which judges are ranked. Its value is None if the judge of ``row``
+    scored fewer than 10 dialogues, or too few for ``min_coverage``."""
     if row.scored < MIN_ROWS:
         reason = f"{row.scored} scored rows, and {MIN_ROWS} are needed"
         return Estimate(None, reason=reason)
@@ -160,8 +164,11 @@ def _rank_key(row: ResultRow) -> float:
 
 
 def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
-    """Returns the human ceiling of ``metric``, from the first of ``rows`` (one for each judge) that
-    has it."""
+    """Returns the human ceiling of ``metric``: the agreement of one annotator with the others.
+
+    Args:
+        rows: The results of all judges on one set and dimension.
+    """
     ceiling = Estimate(None, reason="no human ceiling: one annotator a row")
     for row in rows:
         ceiling = row.ceiling.get(metric, ceiling)
@@ -174,10 +181,11 @@ def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
 
 
 def _matrix_table(tasks: Sequence[Rows]) -> Table:
-    """Returns a table of judges by tasks (sets and dimensions), with the metric that ranks judges.
+    """Returns a table with a row for each judge and a column for each task (a set and a dimension).
+    Cells hold the metric by which judges are ranked.
 
     Args:
-        tasks: The results of all judges on each task. Judges are sorted by the first one.
+        tasks: The results of all judges on each task. Judges are sorted by the first task.
     """
     sets = dict.fromkeys(rows[0].set_name for rows in tasks)
     columns = ["Judge"]
@@ -206,7 +214,7 @@ def _matrix_table(tasks: Sequence[Rows]) -> Table:
 
 
 def dimension_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of the judges on one dimension of a set. The last row is the human ceiling.
+    """Returns a table of all judges on one dimension of a set, the human ceiling in the last row.
 
     Args:
         rows: The result of each judge, the best first.
@@ -271,9 +279,9 @@ def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
 
 
 def _language_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table with a row for each language: the metric that ranks judges, for each judge
-    and
-    for people (MEDAL, Figures 4, 11 and 14)."""
+    """Returns a table with a row for each language and a column for each judge and for people.
+
+    Cells hold the metric by which judges are ranked (MEDAL, Figures 4, 11 and 14)."""
     metric = rows[0].headline
     sizes: dict[str, int] = {}
     ceilings: dict[str, Estimate] = {}
@@ -302,8 +310,8 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
-    """Returns a table for each set and dimension: how well judges order chatbots, the
-    best first."""
+    """Returns a table for each set and dimension: how well each judge ranks chatbots, the best
+    judge first."""
     tables: dict[str, Table] = {}
     columns = ("Judge", "Pairwise accuracy", "Chatbots", "Rows")
     best_first = sorted(
@@ -321,9 +329,10 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 
 
 def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
-    """Returns a figure of the metric that ranks judges, with a row for each judge.
+    """Returns a figure of the metric by which judges are ranked, with a row for each judge.
 
-    A line shows the human ceiling, and a ring the judge's metric against the same annotators."""
+    A line shows the human ceiling. A ring shows the judge's agreement with the same annotators as
+    the human ceiling."""
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_if_covered(row, row.metrics, metric) for row in rows]

@@ -44,12 +44,11 @@ Published = dict[str, Any]  # a row of configs/published.yaml
 
 
 def read_published() -> list[Published]:
-    """Returns the entries of configs/published.yaml, the correlations with people that papers
-    report.
+    """Returns the correlations with people that papers report, from configs/published.yaml.
 
     Returns:
-        Mappings with the file's fields and ``paper``, ``key`` (``diet/fed``), ``models`` (all names
-        of the model) and ``differs`` (differences from our method or data).
+        Mappings with the file's fields and four more: ``paper``, ``key`` (such as ``diet/fed``),
+        ``models`` (all names of the model), ``differs`` (how our method or data differs).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -104,7 +103,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
 
     Args:
         config: The config of the benchmark, which names papers and sets.
-        rows: Our results.
+        rows: The results of our judges.
     """
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     lines: list[Row] = []
@@ -151,8 +150,8 @@ def _differs_text(marks: Iterable[str]) -> str:
 def _matching_sets(
     config: BenchmarkConfig, published: Published
 ) -> Iterator[tuple[SetConfig, str]]:
-    """Yields each set of ``config`` that the metric ``published`` was computed on, with the set's
-    name for the dimension."""
+    """Yields the sets of ``config`` on which the paper computed the metric ``published``, each with
+    the set's name for the metric's dimension."""
     for set_config in config.sets:
         is_turn_level = set_config.level != "dialogue"
         if set_config.published_as != published["set"]:
@@ -167,9 +166,12 @@ def _matching_sets(
 def _matching_judges(
     config: BenchmarkConfig, set_config: SetConfig, published: Published
 ) -> Iterator[tuple[str, str | None, list[str]]]:
-    """Yields each judge of ``config`` with the method of the metric ``published``: its name, its
-    model
-    if stated, and keys of differences from the paper."""
+    """Yields the judges of ``config`` that use the same method as the metric ``published``.
+
+    Yields:
+        The judge's name, its model (None if ``config`` does not state it), and keywords on what
+        differs from the paper, such as ``prompt``.
+    """
     other_rows = []
     if _method_settings(set_config) not in _shipped_methods("sets", published["set"]):
         other_rows = ["data"]
@@ -191,7 +193,7 @@ def _is_by_model(published: Published, row: ResultRow, model: str | None) -> boo
     """Returns whether the judge of ``row`` uses the model of the metric ``published``.
 
     Args:
-        model: The judge's model, if our config states it.
+        model: The judge's model as the config states it. None: the judge's signature names it.
     """
     ours = model or _model_of(row)
     return any(is_same_model(ours, name) for name in published["models"])
@@ -219,8 +221,11 @@ def _shipped_methods(kind: str, name: str) -> list[object]:
 
 
 def _method_settings(part: JudgeConfig | SetConfig) -> object:
-    """Returns the settings of a judge without its model, or the settings that select a
-    set's rows."""
+    """Returns the settings that make a result comparable with a paper's.
+
+    Args:
+        part: A judge (its settings without the model) or a set (the settings that select rows).
+    """
     if isinstance(part, SetConfig):
         return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
     options = {name: value for name, value in part.options.items() if name != "llm"}

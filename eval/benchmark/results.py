@@ -11,7 +11,7 @@ from medal_judges import __version__
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.published import published_table
-from medal_judges.eval.benchmark.sets import Answers, BenchmarkSet
+from medal_judges.eval.benchmark.sets import BenchmarkSet, SetJudgements
 from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
@@ -22,7 +22,7 @@ from medal_judges.eval.metaeval.metaeval import (
     ResultRow,
     SystemAgreement,
     evaluate,
-    system_agreements,
+    measure_system_order,
 )
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Table
@@ -35,17 +35,17 @@ NOTE = "Note"  # the name of a fact
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """The loaded sets of a benchmark, and the answers of its judges.
+    """The loaded sets of a benchmark, and the judgements of its judges.
 
     Attributes:
-        sets: By name.
-        answers: By the set's name, one entry for each judge.
-        notes: Which sets and judges were skipped, and why.
+        sets: Set name -> the loaded set.
+        set_judgements: Set name -> its judgements, one entry for each judge.
+        notes: Sentences on which sets and judges were skipped, and why.
     """
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
-    answers: dict[str, list[Answers]] = field(default_factory=dict)
+    set_judgements: dict[str, list[SetJudgements]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -55,9 +55,9 @@ class Benchmark:
 
     Attributes:
         rows: The results of each judge on each set and dimension.
-        facts: (name, value) pairs on how they were made.
+        facts: (name, value) pairs on how the results were made.
         tables: Further tables, such as differences between judges.
-        systems: How well judges order chatbots.
+        systems: How well each judge ranks chatbots.
     """
 
     title: str
@@ -77,31 +77,33 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
     """Returns the metrics and tables of ``run``.
 
     Args:
-        command: What the user typed, to show on the page.
+        command: The command line to show on the page.
 
     Raises:
-        MedalError: A judgement is of a row that is not in its set.
+        MedalError: A judgement is of a dialogue that is not in its set.
     """
     config = run.config
     evaluations: list[JudgedRows] = []
     tables: list[Table] = []
     for name, data in run.sets.items():
-        answers = run.answers[name]
+        set_judgements = run.set_judgements[name]
         if data.is_injected:
-            tables.append(injected_table(name, data.rows, answers, config.min_coverage))
-            continue
-        for judge_answers in answers:
-            joined = join_rows(
-                data.rows, judge_answers.judgements, judge_answers.scales, data.left_out
+            tables.append(
+                injected_table(name, data.rows, set_judgements, config.min_coverage)
             )
-            signature = Signature.parse(judge_answers.signature)
-            for dimension, judge_dimension in judge_answers.names.items():
+            continue
+        for judged in set_judgements:
+            joined = join_rows(
+                data.rows, judged.judgements, judged.scales, data.left_out
+            )
+            signature = Signature.parse(judged.signature)
+            for dimension, judge_dimension in judged.names.items():
                 signature = replace(signature, data=data.data, dimension=dimension)
                 evaluations += evaluate(
                     joined,
                     data.rows,
                     {dimension: judge_dimension},
-                    judge=judge_answers.judge,
+                    judge=judged.judge,
                     signature=str(signature),
                     set_name=name,
                     min_coverage=config.min_coverage,
@@ -115,7 +117,7 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
         rows,
         list(_facts(run, rows, command)),
         [table for table in [*further, *tables] if table.rows],
-        system_agreements(evaluations),
+        measure_system_order(evaluations),
     )
 
 

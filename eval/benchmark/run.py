@@ -34,10 +34,10 @@ from medal_judges.eval.benchmark.results import (
     compute_benchmark,
 )
 from medal_judges.eval.benchmark.sets import (
-    Answers,
     BenchmarkSet,
+    SetJudgements,
+    judgements_from_labels,
     load_set,
-    published_answers,
 )
 from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
@@ -63,13 +63,13 @@ def benchmark(
 ) -> Benchmark:
     """Runs judges on labelled sets and compares them with people, as ``medal benchmark`` does.
 
-    Writes predictions, results.json and report.html to the config's ``output_dir``, and reads the
+    Writes predictions, results.json and report.html to the config's ``output_dir``, and reuses the
     predictions of an earlier run.
 
     Args:
         config: A YAML file, or the name of one in configs/benchmark/.
-        overrides: Changes of the config, such as ``output_dir=talks``.
-        judges: Further judges, such as ``contrast`` or ``mine=runs/judge``.
+        overrides: Changed settings of the config, such as ``output_dir=talks``.
+        judges: Added judges, such as ``contrast`` or ``mine=runs/judge``.
         options: Further fields of ``BenchmarkOptions``, such as ``retry_failed=True``.
 
     Raises:
@@ -119,7 +119,7 @@ def run_benchmark(
 
 
 def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
-    """Returns the config of a benchmark, with the further judges of ``options``.
+    """Returns the config of a benchmark, including the judges that ``options`` add.
 
     Raises:
         ConfigError: There is no judge.
@@ -147,7 +147,7 @@ def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
 
 
 def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
-    """Loads the sets of ``config``. An optional set that is missing becomes a note.
+    """Loads the sets of ``config``. If an optional set is missing, a note says so.
 
     Raises:
         ConfigError: No set is left, or a judge maps a dimension that no set has.
@@ -167,7 +167,7 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
                 "medal curate. The results hold for the selection, not for its pool"
             )
         run.sets[part.name] = loaded
-        run.answers[part.name] = []
+        run.set_judgements[part.name] = []
         dimensions.update(loaded.dimensions)
     if not run.sets:
         raise ConfigError(
@@ -193,14 +193,16 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Adds the answers of every judge to ``run``, by scoring the sets or from files.
+    """Collects the judgements of every judge in ``run.set_judgements``: scores the sets, or reads
+    files of finished scores.
 
-    An optional judge that is missing becomes a note.
+    If an optional judge is missing, a note says so.
 
     Args:
-        run: Its sets are loaded.
-        options: Whether to retry failures and ignore stored answers.
-        progress: Called with the judge, the set and the number of newly scored rows.
+        run: The sets, already loaded.
+        options: Whether to score failed dialogues again (``retry_failed``), and whether to ignore
+            cached answers of language models (``no_cache``).
+        progress: Called with the judge, the set and the number of newly scored dialogues.
 
     Raises:
         JudgeLoadError: A judge cannot be loaded.
@@ -210,7 +212,9 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
     for config in run.config.judges:
         for name, path in config.predictions.items():
             if name in run.sets:
-                run.answers[name].append(_read_predictions(run, config, name, path))
+                run.set_judgements[name].append(
+                    _read_predictions(run, config, name, path)
+                )
         if config.predictions:
             continue
         try:
@@ -225,8 +229,8 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 continue
             try:
                 rows = run.sets[set_config.name].rows
-                answers = published_answers(set_config, rows, labeller)
-                run.answers[set_config.name].append(answers)
+                set_judgements = judgements_from_labels(set_config, rows, labeller)
+                run.set_judgements[set_config.name].append(set_judgements)
             except ConfigError as error:
                 if not set_config.optional:
                     raise
@@ -239,11 +243,12 @@ def _score_sets(
     options: BenchmarkOptions,
     progress: Callable[[str, int], None],
 ) -> None:
-    """Scores every set of ``run`` with the judge of ``config``.
+    """Scores every set of ``run`` with the judge of ``config``, and adds the judgements to ``run``.
 
     Args:
-        options: Whether to retry failures and ignore stored answers.
-        progress: Called with the set and the number of newly scored rows.
+        options: Whether to score failed dialogues again (``retry_failed``), and whether to ignore
+            cached answers of language models (``no_cache``).
+        progress: Called with the set and the number of newly scored dialogues.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.
@@ -284,13 +289,14 @@ def _score_sets(
                 progress=partial(progress, name),
             )
             signature = str(judge.signature())
-            answers = Answers(config.name, signature, judgements, names, scales)
-            run.answers[name].append(answers)
+            set_judgements = SetJudgements(
+                config.name, signature, judgements, names, scales
+            )
+            run.set_judgements[name].append(set_judgements)
 
 
 def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
-    """Returns how to load ``judge``, with the device and language model that ``config`` sets for
-    all."""
+    """Returns how to load ``judge``, with the default device and language model of ``config``."""
     overrides = []
     if config.llm is not None and choose_judge(judge.path).uses_llm:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))
@@ -304,8 +310,12 @@ def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 
 def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
-) -> Answers:
-    """Returns the answers of a judge from the file ``path``. Rows of other chats become notes.
+) -> SetJudgements:
+    """Returns a judge's finished scores of a set, read from the file ``path``.
+
+    Args:
+        run: Gets notes on scores of other chats.
+        config: The judge.
 
     Raises:
         DataError: A score is outside its scale.
@@ -343,17 +353,17 @@ def _read_predictions(
             f"predictions {config.name}: {problem}. Only ranks are compared"
         )
         break
-    return Answers(config.name, signature, judgements, names, scales)
+    return SetJudgements(config.name, signature, judgements, names, scales)
 
 
 def read_metric_table(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
-    """Returns the scores of some metric in a CSV table as judgements.
+    """Returns the scores in a CSV table, such as the output of a metric of your own, as judgements.
 
     Args:
-        config: The judge, whose name the judgements have.
-        data: The judged set.
+        config: The judge, whose name the judgements get.
+        data: The set that was scored.
         path: A table with the columns id, turn (at turn level), and one for each dimension.
 
     Raises:
@@ -412,11 +422,11 @@ def _match_dimensions(
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
 ) -> dict[str, str]:
-    """Maps each dimension of the set that the judge scores to the judge's name for it.
+    """Maps each dimension of a set to the judge's name for it, if the judge scores it.
 
     Args:
         run: Gets a note on dimensions that the judge does not score.
-        config: The judge, which may map dimensions.
+        config: The judge, whose setting ``dimensions`` overrides names.
         set_name: The name of the set, for the note.
         data: The set.
         judge_dimensions: Names of the dimensions that the judge scores.

@@ -21,13 +21,13 @@ from medal_judges.records.signature import Signature, content_hash
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSet:
-    """The labelled rows of one set.
+    """The labelled dialogues or turns of one set.
 
     Attributes:
-        data: Name and hash of the rows, for signatures.
-        dimensions: Maps a dimension to compare to the judge's usual name for it.
-        level: Whether ``dialogue`` or last ``turn`` is judged.
-        left_out: Rows of the source that are not in the set.
+        data: The set's name and a hash of its content, such as ``fed@3f2a...``.
+        dimensions: Dimension of the set -> the judges' usual name for it.
+        level: What is judged: the ``dialogue``, or its last ``turn``.
+        left_out: Rows of the source that the set's settings exclude.
         is_injected: Whether the rows were made by ``medal data plant``.
     """
 
@@ -40,14 +40,14 @@ class BenchmarkSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """The judgements of a set by one judge.
+class SetJudgements:
+    """The judgements of one set by one judge.
 
     Attributes:
         judge: The judge's name.
         signature: The judge's name, version and settings as text.
-        names: Maps a dimension to compare to the judge's name for it.
-        scales: (lowest, highest) score of each of the judge's dimensions, where known.
+        names: Dimension of the set -> the judge's name for it.
+        scales: The judge's name of a dimension -> (lowest, highest) score. Unknown ones are absent.
     """
 
     judge: str
@@ -61,12 +61,12 @@ def load_set(config: SetConfig) -> BenchmarkSet | str:
     """Loads the set that ``config`` describes.
 
     Returns:
-        The set. If it is optional and its data is missing, the reason as text.
+        The set. If it is optional and its data is missing: a message that says why.
 
     Raises:
         SourceError: The data is missing.
         DataError: A file cannot be read.
-        ConfigError: No row is left, or no row has one of the dimensions.
+        ConfigError: No row is left, or a dimension has no label.
     """
     from medal_judges.data_prep.sources.registry import load_rows
 
@@ -130,7 +130,8 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
 
 def _to_turn_row(row: LabelledDialogue) -> LabelledDialogue:
-    """Returns ``row`` as a row on the dialogue's last answer, without the turns after it."""
+    """Returns ``row`` at turn level: the dialogue up to its last assistant turn, with the same
+    labels."""
     turns = row.dialogue.turns
     for end in range(len(turns), 0, -1):
         if turns[end - 1].role == "assistant":
@@ -147,10 +148,14 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
     return not config.groups or row.group in config.groups
 
 
-def published_answers(
+def judgements_from_labels(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
-) -> Answers:
-    """Returns the labels in ``rows`` by the model ``labeller`` as a judge's answers.
+) -> SetJudgements:
+    """Converts the labels that the model ``labeller`` gave to ``rows`` to judgements, so that the
+    model is evaluated like a judge.
+
+    Args:
+        config: The set, which names the dimensions.
 
     Raises:
         ConfigError: No row has such labels.
@@ -179,13 +184,14 @@ def published_answers(
             hint='Write them into each row: "machine_labels": {"overall": {"gpt-4.1": 4}}',
         )
     name = f"{labeller} (published)"
-    return Answers(name, f"judge:{labeller}", judgements, names)
+    return SetJudgements(name, f"judge:{labeller}", judgements, names)
 
 
 def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
-    """Returns the labels of ``row`` by the model ``labeller``, by dimension: from
-    ``machine_labels``
-    or from ``earlier_labels`` (by ``medal label``)."""
+    """Returns the labels that the model ``labeller`` gave to ``row``, by dimension.
+
+    Reads the row's fields ``machine_labels`` and ``earlier_labels`` (written by ``medal label``).
+    """
     values: dict[str, Any] = {}
     for name, by_model in row.extra.get("machine_labels", {}).items():
         for model, value in by_model.items():

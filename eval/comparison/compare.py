@@ -93,8 +93,8 @@ def compare(
     results, comparisons = _correct_and_sort(results)
     for result in results:
         notes += _sentences_on_missing(result)
-    if systems.without:
-        notes.append(f"{systems.without} rows name no system and were skipped.")
+    if systems.unnamed:
+        notes.append(f"{systems.unnamed} rows name no system and were skipped.")
     counts = systems.frame["system"].value_counts(sort=False).to_dict()
     facts = [
         ("Files", ", ".join(path.name for path in options.sources.values())),
@@ -118,9 +118,11 @@ def compare(
 def _correct_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
-    """Returns ``results`` with p-values corrected by Holm and the best system first, and the number
-    of
-    comparisons of means."""
+    """Corrects the p-values in ``results`` by Holm's method, and sorts systems from best to worst.
+
+    Returns:
+        The results, and the number of comparisons of means that were corrected together.
+    """
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):
@@ -139,7 +141,7 @@ def _correct_and_sort(
 
 
 def _sentences_on_missing(result: ComparedOn) -> list[str]:
-    """Returns sentences on what is missing from ``result``: labels, or scores of systems."""
+    """Returns warnings about missing human labels and about systems without scores."""
     notes = []
     if result.uncorrected:
         notes.append(f"not corrected by human labels: {result.uncorrected}.")
@@ -151,13 +153,16 @@ def _sentences_on_missing(result: ComparedOn) -> list[str]:
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Returns by dimension the mean human label of each dialogue [rows] on the judge's scale, NaN
-    without a label, and notes on labels of other dialogues.
+    """Reads the human labels, and returns the mean label of each dialogue on the judge's scale.
 
     Args:
         systems: The dialogues of all systems.
         options: The files of labels, and how to read them.
         reading: Counts unreadable rows.
+
+    Returns:
+        Dimension -> mean labels [rows], NaN without a label. Then notes on labels of dialogues that
+        are not compared.
 
     Raises:
         MedalError: A label fits dialogues of two systems, or no label fits.
@@ -216,8 +221,8 @@ class _SystemComparer:
             self.clusters = self._value_indices(options.cluster)
 
     def _value_indices(self, column: str) -> Numbers:
-        """Returns the index [rows] of each row's value of ``column``. A row without a value has its
-        own."""
+        """Returns an integer for each row [rows]: equal if rows have the same value of ``column``.
+        A row without a value gets an integer of its own."""
         frame = self.systems.frame
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
@@ -246,11 +251,12 @@ class _SystemComparer:
         return by_system
 
     def compare_systems(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
-        """Returns the means and differences of all systems on ``scale``, before p-values are
-        corrected.
+        """Returns the means and pairwise differences of all systems on one dimension. P-values are
+        not yet corrected.
 
         Args:
-            bad: The rule for bad scores, to compare their shares in place of means.
+            scale: The dimension.
+            bad: A rule for bad scores: compares shares of bad scores. None compares mean scores.
         """
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)
@@ -298,8 +304,8 @@ class _SystemComparer:
 
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
-    """Returns a text that names the systems with too few labels to correct the judge. Empty if
-    none."""
+    """Returns a message if systems have too few labels to correct the judge. Empty if all have
+    enough."""
     if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []

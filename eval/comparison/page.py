@@ -83,7 +83,11 @@ def comparison_page(comparison: SystemComparison) -> Page:
 def _sections(
     comparison: SystemComparison, blocks: Mapping[str, list[Block]]
 ) -> list[Section]:
-    """Returns the sections of the page, from ``blocks``: pictures and tables by dimension."""
+    """Returns the sections of the page.
+
+    Args:
+        blocks: Dimension -> its pictures and tables.
+    """
     summary = [*comparison.verdicts(), *comparison.notes]
     sections = [Section("verdict", "Which is better", summary)]
     for dimension, parts in blocks.items():
@@ -94,9 +98,9 @@ def _sections(
 
 
 def short_table(comparison: SystemComparison) -> Table:
-    """Returns the table for the terminal: dimensions of two systems, or three systems or more on
-    the
-    first dimension."""
+    """Returns the table for the terminal.
+
+    Two systems are compared on all dimensions, three or more only on the first dimension."""
     first = comparison.results[0]
     rows: list[Row] = []
     if len(first.pairs) != 1:
@@ -119,10 +123,10 @@ def short_table(comparison: SystemComparison) -> Table:
 
 
 def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:
-    """Returns ``estimate`` as a table cell: a share in percent, a mean as it is.
+    """Returns ``estimate`` as a table cell: a share in percent, a mean unchanged.
 
     Args:
-        signed: Whether the estimate is a difference, and shows its sign.
+        signed: Whether to show the sign, as of a difference.
     """
     if estimate is None or not result.is_share:
         return estimate

@@ -32,11 +32,12 @@ class SystemResult:
 
     Attributes:
         n: The number of scored dialogues.
-        unscored: The number of other dialogues.
+        unscored: The number of dialogues without a score.
         labelled: The number of scored dialogues with human labels.
-        judge: By the judge alone, over all scored dialogues.
-        people: By human labels alone, over the labelled dialogues.
-        corrected: Over all scored dialogues, with the judge corrected by labels.
+        judge: The judge's mean over all scored dialogues.
+        people: The mean human label over the labelled dialogues, None without labels.
+        corrected: The judge's mean over all scored dialogues, corrected by the human labels. None
+            without enough labels.
     """
 
     system: str
@@ -49,7 +50,7 @@ class SystemResult:
 
     @property
     def best(self) -> Estimate:
-        """Returns ``corrected``, or ``judge`` without labels."""
+        """Returns ``corrected``, or ``judge`` if there is no correction."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -58,8 +59,10 @@ class PairResult:
     """The difference between two systems on one dimension.
 
     Attributes:
-        difference: The first minus the second, by the judge alone and by human labels.
-        tested: The one of these two that decides, with a p-value corrected by Holm.
+        difference: The first system minus the second, by the judge alone and corrected with human
+            labels.
+        tested: The corrected difference, or without enough labels the judge's. Its p-value is
+            corrected by Holm.
     """
 
     first: str
@@ -69,7 +72,7 @@ class PairResult:
 
     @property
     def estimate(self) -> Estimate:
-        """Returns ``tested`` as an estimate with interval and p-value."""
+        """Returns the tested difference with its interval and p-value."""
         return self.tested.estimate
 
     @property
@@ -90,19 +93,19 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOn:
-    """All systems on one dimension, the best first.
+    """The comparison of all systems on one dimension.
 
     Attributes:
-        dimension: The name, or the rule for bad scores, such as ``overall below 1.5``.
-        good: The better end of the scale.
-        systems: One entry for each system with scores.
-        pairs: One entry for each pair of systems.
-        basis: ``people`` if human labels correct the judge, otherwise ``judge``.
-        tolerance: Means that differ by less are equal.
-        is_share: Whether the means are shares of dialogues.
-        uncorrected: Why human labels could not correct the judge.
-        missing: Systems without a score.
-        bad: The rule for bad scores, if their shares are compared.
+        dimension: The dimension's name, or a rule for bad scores, such as ``overall below 1.5``.
+        good: Whether the ``low`` or the ``high`` end of the scale is good.
+        systems: The mean of each system with scores, the best system first.
+        pairs: The difference of each pair of systems.
+        basis: ``people``: human labels correct the judge. ``judge``: the judge alone.
+        tolerance: Two means are equal if they differ by less.
+        is_share: Whether the means are shares of dialogues, on [0, 1].
+        uncorrected: Why human labels do not correct the judge. Empty if they do, or without labels.
+        missing: Names of systems without a score.
+        bad: The rule for bad scores if shares of bad scores are compared, otherwise None.
     """
 
     dimension: str
@@ -118,16 +121,15 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored, also if shares of bad scores are
-        compared."""
+        """Returns the name of the dimension that the judge scored, such as ``overall`` for
+        ``overall below 1.5``."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
 
     def verdict_words(self) -> tuple[str, str]:
-        """Returns two texts: which system is better, and by how much. The second is empty for more
-        than
-        two systems."""
+        """Returns two phrases: which system is better, and by how much, such as ``("new is better
+        than old", " by 1.72")``. The second is empty for more than two systems."""
         first = self.systems[0].system
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
@@ -155,8 +157,8 @@ class ComparedOn:
         return f"{self.answer_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns a difference ``estimate`` as text with its interval, shares in
-        percentage points."""
+        """Formats the difference ``estimate`` with its interval. A share is in percentage
+        points."""
         if self.is_share:
             return estimate_text(Share(estimate, signed=True))
         return estimate_text(estimate)
@@ -168,10 +170,10 @@ def name_in_words(dimension: str) -> str:
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns two texts: which system of ``pair`` is better, and by how much.
+    """Returns two phrases: which system of ``pair`` is better, and by how much.
 
     Args:
-        result: The comparison on one dimension that ``pair`` belongs to.
+        result: The comparison that ``pair`` belongs to.
     """
     estimate, first, second = pair.estimate, pair.first, pair.second
     names = f"{first} and {second}"
@@ -198,7 +200,8 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns words on how two systems were compared, such as ``paired, 40 contexts``."""
+    """Returns a phrase on how two systems were compared: ``paired, 40 contexts`` (on 40 contexts,
+    such as scenes, that both systems share)."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -212,16 +215,16 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The result of ``compare``.
+    """The return value of ``compare``.
 
     Attributes:
         systems: The names of the systems.
-        results: One entry for each dimension, and for each rule for bad scores.
-        comparisons: The number of comparisons of means that Holm's correction counts.
+        results: One entry for each dimension, and one for each rule for bad scores.
+        comparisons: The number of p-values of means that are corrected together by Holm's method.
         judge: The judge's name, version and settings as text.
-        notes: Sentences on missing labels and scores.
+        notes: Warnings, such as missing labels and scores.
         facts: (name, value) pairs on how the comparison was made.
-        counts: The number of dialogues of each system.
+        counts: System -> the number of its dialogues.
     """
 
     systems: Sequence[str]
@@ -238,15 +241,16 @@ class SystemComparison:
         return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
-        """Returns the result on ``dimension``, such as ``overall``.
+        """Returns the comparison on ``dimension``, such as ``overall`` or ``overall below 1.5``.
 
         Raises:
-            KeyError: There is none.
+            KeyError: The dimension was not compared.
         """
         return {result.dimension: result for result in self.results}[dimension]
 
     def verdicts(self) -> list[str]:
-        """Returns a sentence for each result that says which system is better."""
+        """Returns a sentence for each entry of ``results``: which system is better, and how the
+        systems were compared."""
         return [result.verdict_sentence() for result in self.results]
 
     def to_record(self) -> dict[str, Any]:
@@ -265,15 +269,16 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def gate_verdicts(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Returns the verdicts on how much worse each system may be than the first one.
+    """Tests for each system whether it is worse than the first system by more than a margin.
 
     Args:
-        comparison: The result of ``compare``.
+        comparison: The return value of ``compare``.
         options: The margins (``fail_if_worse``, ``fail_if_more_bad``) and ``min_coverage``.
 
     Returns:
-        (name, verdict, text) for each margin, dimension and system. ``failed`` if the whole 95%
-        interval of the loss is above the margin, ``passed`` if none of it is.
+        (name, verdict, message) for each margin, dimension and system. ``failed``: the 95% interval
+        of the loss is wholly above the margin. ``passed``: it is wholly below. Otherwise
+        ``undecided``.
 
     Raises:
         CoverageError: Too few dialogues are scored.
@@ -305,9 +310,8 @@ def gate_verdicts(
 
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
-    """Returns one or two lines that sum up the verdicts ``checked``: the worst verdict, and counts
-    of
-    the others."""
+    """Returns at most two lines for the terminal: the worst of the verdicts ``checked``, and how
+    many more passed, failed or are undecided."""
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
     lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]

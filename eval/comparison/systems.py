@@ -116,13 +116,14 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """Returns the names of the columns that are needed: system, context and cluster."""
+        """Returns the names of the columns to read: of the system, the context and the cluster."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns the path of each system's file by the system's name (default: the file's name).
+        """Returns the file of each system by the system's name. A system without a name is named
+        after its file.
 
         Raises:
             MedalError: Two systems have the same name.
@@ -147,19 +148,20 @@ class Systems:
     """The dialogues of all systems with their scores.
 
     Attributes:
-        frame: A row for each dialogue: system, id, last judged turn, text hash, and columns such as
-            context.
+        frame: A table with a row for each dialogue: system, id, turn (index of the last judged
+            turn), chat (hash of the text), and further columns such as context.
         judge: The judge's name, version and settings as text.
-        dimensions: By name.
-        scores: [rows] by dimension, the mean over a dialogue's judged turns, NaN if unscored.
-        without: The number of skipped rows, which name no system.
+        dimensions: Dimension name -> dimension.
+        scores: Dimension name -> scores [rows], averaged over a dialogue's judged turns, NaN if
+            unscored.
+        unnamed: The number of skipped dialogues, which name no system.
     """
 
     frame: DataFrame
     judge: str
     dimensions: dict[str, Dimension]
     scores: dict[str, Floats]
-    without: int = 0
+    unnamed: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -223,13 +225,13 @@ def read_or_score_systems(
     if options.by is not None:
         table["system"] = table[options.by]
         table = table.sort_values("system", kind="stable", ignore_index=True)
-    without = int(table["system"].isna().sum())
+    unnamed = int(table["system"].isna().sum())
     table = table[table["system"].notna()]
     scores = {}
     # "overall" comes first.
     for dimension in sorted(dimensions, key=lambda name: name != "overall"):
         scores[dimension] = table[_SCORE + dimension].to_numpy(np.float64)
-    systems = Systems(table, next(iter(file_of_judge)), dimensions, scores, without)
+    systems = Systems(table, next(iter(file_of_judge)), dimensions, scores, unnamed)
     _require_two_systems(systems)
     return systems
 
@@ -257,7 +259,7 @@ def _score_chats(
     """Scores ``dialogues`` and returns a table of judgements.
 
     Args:
-        out: The folder to store them in, from which an earlier run is resumed.
+        out: The folder to store the judgements in and to resume from. None stores nothing.
         name: The name of the system.
         progress: Called with the number of chats judged since its last call.
     """

@@ -24,18 +24,20 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Human labels and a judge's scores on one dimension, for the rows that have both.
+    """Human labels and a judge's scores on one dimension, for the dialogues or turns that have
+    both.
 
     Attributes:
-        facts: A table of each row's chatbot, group and language, indexed by its number in the set.
-        answers: [rows, annotators] human ratings, NaN if not given.
-        people: [rows] mean ratings.
-        judge: [rows] scores.
+        facts: A table of each row's chatbot, group (its conversation), language, and whether its
+            label is a mean or vote of annotators. Its index is the row's position in the set.
+        ratings: [rows, annotators] human ratings, NaN if not given.
+        people: [rows] mean human ratings.
+        judge: [rows] the judge's scores.
         total: The number of rows with a label, scored or not.
     """
 
     facts: pd.DataFrame
-    answers: Values
+    ratings: Values
     people: Values
     judge: Values
     total: int
@@ -49,16 +51,15 @@ class Aligned:
         """Returns a copy with only the rows at the positions ``indices``."""
         return Aligned(
             self.facts.iloc[indices],
-            self.answers[indices],
+            self.ratings[indices],
             self.people[indices],
             self.judge[indices],
             len(indices),
         )
 
     def select_common_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
-        """Returns the rows that this judge and the judge of ``second`` both scored, with the scores
-        of
-        each."""
+        """Returns ``self`` and ``second`` (the scores of another judge), both limited to the rows
+        that both judges scored."""
         common = self.facts.index.intersection(second.facts.index, sort=False)
         first_part = self.select_rows(self.facts.index.get_indexer(common))
         return first_part, second.select_rows(second.facts.index.get_indexer(common))
@@ -66,14 +67,14 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The rows of a labelled set with their judgements.
+    """The labelled dialogues or turns of a set, each with its judgement.
 
     Attributes:
         rows: The labelled dialogues or turns.
         judgements: One for each row, None if the row was not judged.
-        numbers: The index of each row in the set.
-        scales: (lowest, highest) score of each of the judge's dimensions, where known.
-        notes: Sentences on rows that were left out or joined by id alone.
+        numbers: The position of each row in the set.
+        scales: The judge's dimension -> (lowest, highest) score. Unknown ones are absent.
+        notes: Sentences on rows that were left out, or matched by id without a check of the text.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -83,9 +84,12 @@ class Joined:
     notes: Sequence[str] = ()
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns the labels of ``dimension`` and the scores of ``judge_dimension``, for the rows
-        that
-        have both."""
+        """Returns human labels and judge's scores of the rows that have both.
+
+        Args:
+            dimension: The dimension of the labels.
+            judge_dimension: The judge's name for that dimension.
+        """
         rows: list[LabelledDialogue] = []
         numbers: list[int] = []
         scores: list[float] = []
@@ -107,9 +111,9 @@ class Joined:
                 language = row.dialogue.lang or "unknown"
                 chatbot = row.dialogue.chatbot
                 facts.append((chatbot, row.group, language, row.aggregated))
-        answers = answer_matrix(rows, dimension)
-        counts = np.isfinite(answers).sum(axis=1)
-        labels = np.nansum(answers, axis=1) / counts
+        ratings = rating_matrix(rows, dimension)
+        counts = np.isfinite(ratings).sum(axis=1)
+        labels = np.nansum(ratings, axis=1) / counts
         scales = {row.scales.get(dimension) for row in rows}
         scale = scales.pop() if len(scales) == 1 else None
         tolerance = tolerance_of(scale, labels)
@@ -117,7 +121,7 @@ class Joined:
         columns = ["chatbot", "group", "lang", "aggregated"]
         return Aligned(
             pd.DataFrame(facts, index=numbers, columns=columns, dtype=object),
-            Values(answers, tolerance),
+            Values(ratings, tolerance),
             Values(labels, tolerance),
             Values(judge, tolerance_of(self.scales.get(judge_dimension), judge)),
             total,
@@ -130,14 +134,14 @@ def join_rows(
     scales: Mapping[str, Scale] | None = None,
     left_out: Iterable[LabelledDialogue] = (),
 ) -> Joined:
-    """Returns the labelled ``rows`` with their judgements, matched by id, turn and chat.
+    """Returns the labelled ``rows`` with their judgements, matched by id, turn and text.
 
-    A row whose judgement is of another chat is left out. A row without a judgement is kept.
+    A row is left out if its judgement is of another text. A row without a judgement is kept.
 
     Args:
-        judgements: Made by one judge.
-        scales: (lowest, highest) score of each of the judge's dimensions.
-        left_out: Rows outside this set, whose judgements are ignored.
+        judgements: The judgements by one judge.
+        scales: The judge's dimension -> (lowest, highest) score.
+        left_out: Rows that are not in the set. Their judgements are ignored.
 
     Raises:
         MedalError: A judgement is of an unknown row, or two rows or judgements have the same id and
@@ -179,9 +183,8 @@ def join_rows(
 def _score_keys(
     rows: Iterable[LabelledDialogue], judgements: Iterable[Judgement]
 ) -> list[ScoreKey]:
-    """Returns the id, turn and chat that each judgement belongs to. A failed judgement without a
-    turn
-    gets the turn of the row with its id.
+    """Returns the id, turn and text hash of each judgement. A failed judgement that states no turn
+    gets the turn of the labelled row with its id.
 
     Raises:
         MedalError: Two ``rows`` have the same id and turn.
@@ -203,9 +206,12 @@ def _score_keys(
 
 
 def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns the kind of ``dimension``, inferred from its labels in ``rows``: ``binary`` (on a
-    scale
-    from 0 to 1), ``ordinal`` (whole numbers) or ``continuous``."""
+    """Infers the kind of ``dimension`` from its labels in ``rows``.
+
+    Returns:
+        ``continuous`` for fractions or averaged labels, ``binary`` on a scale from 0 to 1,
+        otherwise ``ordinal``.
+    """
     scales = set()
     is_aggregated = False
     for row in rows:
@@ -221,7 +227,7 @@ def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     return "continuous" if is_aggregated else "ordinal"
 
 
-def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
+def rating_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
     """Returns the ratings of ``dimension`` in ``rows``, [rows, annotators], NaN if not given."""
     if not rows:
         return np.full((0, 1), np.nan)

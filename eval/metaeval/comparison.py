@@ -51,12 +51,12 @@ _MEANS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two judges, compared on the rows that both scored.
+    """Two judges, compared on the dialogues or turns that both scored.
 
     Attributes:
         about: The set, the dimension, and the names of the better and the worse judge.
-        better: The labels, and the scores of the better judge.
-        worse: The labels, and the scores of the worse judge.
+        better: The human labels with the scores of the better judge.
+        worse: The same human labels with the scores of the worse judge.
         difference: The metric of the better judge minus the metric of the worse judge.
     """
 
@@ -67,8 +67,8 @@ class JudgePair:
 
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
-    """Returns tables of the differences between judges: on graded dimensions, on issues, and by
-    McNemar's test on issues.
+    """Returns three tables of differences between judges: in correlation on graded dimensions, in
+    F1 on issues (binary dimensions), and McNemar's test on issues.
 
     Args:
         evaluations: The results of all judges on all sets.
@@ -112,19 +112,20 @@ def _judge_difference(first: Aligned, second: Aligned, metric: str) -> Differenc
         )
     statistics = []
     for side in (first, second):
-        scores, answers = side.judge.numbers, side.answers.numbers
-        reason = not_classifiable_reason(scores, answers)
+        scores, ratings = side.judge.numbers, side.ratings.numbers
+        reason = not_classifiable_reason(scores, ratings)
         if reason is not None:
             return Difference(None, reason=reason)
-        statistics.append(classification_statistic(scores, answers))
+        statistics.append(classification_statistic(scores, ratings))
     return paired_difference(statistics[0], statistics[1], metric, first.clusters)
 
 
 def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Table:
-    """Returns a table of differences with a row for each of ``pairs``, corrected by Holm.
+    """Returns a table with the difference of each of ``pairs``, with p-values corrected by Holm.
 
     Args:
-        column: The heading of the difference.
+        title: The heading of the table.
+        column: The heading of the column of differences.
     """
     differences = correct_by_holm([pair.difference for pair in pairs])
     estimates = [difference.estimate for difference in differences]
@@ -142,8 +143,9 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
 
 
 def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
-    """Returns a table of McNemar's test with a row for each of ``pairs``. The judge that is right
-    alone more often comes first."""
+    """Returns a table of McNemar's test with a row for each of ``pairs``.
+
+    The first judge of a row is the one that is right more often where the other is wrong."""
     lines: list[list[Cell]] = []
     p_values: list[float | None] = []
     for pair in pairs:
@@ -151,7 +153,7 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
             continue
         set_name, dimension, *names = pair.about
         alone = count_right_alone(
-            pair.better.judge, pair.worse.judge, pair.better.answers
+            pair.better.judge, pair.worse.judge, pair.better.ratings
         )
         counts = list(alone)
         if counts[0] < counts[1]:
@@ -182,8 +184,7 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     """Returns a table of correlations averaged over the graded dimensions of each set, with a row
-    for
-    each judge and set (ORALIS, section 3.1).
+    for each judge and set (ORALIS, section 3.1).
 
     Args:
         rows: The results of all judges.

@@ -30,13 +30,15 @@ Estimates = Mapping[str, Estimate]
 
 @dataclass(frozen=True, slots=True)
 class LanguageResult:
-    """The metrics of a judge on the rows of one language.
+    """The metrics of a judge on the dialogues of one language.
 
     Attributes:
-        n: The number of rows.
-        metrics: The judge's metrics by name.
-        ceiling: The agreement of one annotator with the others, in the main metric only.
-        like_for_like: The agreement of the judge with the same others, in the main metric only.
+        n: The number of dialogues.
+        metrics: The judge's metrics by name, such as ``spearman``.
+        ceiling: The human ceiling: the agreement of one annotator with the others. Holds only the
+            metric by which judges are ranked.
+        like_for_like: The agreement of the judge with the same annotators as in ``ceiling``. Holds
+            only that metric, too.
     """
 
     n: int
@@ -51,20 +53,22 @@ class ResultRow:
 
     Attributes:
         signature: The judge's name, version and settings as text.
-        level: ``dialogue`` or ``turn``.
-        dimension: The set's name for the dimension.
-        judge_dimension: The judge's name for it.
+        level: What is judged: the whole ``dialogue``, or its last ``turn``.
+        dimension: The dimension's name in the set.
+        judge_dimension: The judge's name for the dimension.
         kind: ``binary``, ``ordinal`` or ``continuous``.
-        n: The number of rows with a label.
-        scored: The number of labelled rows with a score.
-        metrics: By name, such as ``spearman`` or, if binary, ``f1_present`` and ``auc``.
-        ceiling: The human ceiling: the agreement of one annotator with the others.
-        like_for_like: The agreement of the judge with the same others, to compare with
-            ``ceiling``.
-        ceiling_rows: The number of rows with two answers or more, which ceilings use.
-        languages: The results by language.
-        clusters: What an interval's jackknife leaves out at a time, such as ``conversation``.
-        min_coverage: If ``scored / n`` is lower, pages show no metric.
+        n: The number of dialogues or turns with a label.
+        scored: The number of labelled dialogues or turns that the judge scored.
+        metrics: Metric -> estimate: ``spearman`` and others, or on a binary dimension
+            ``f1_present``, ``auc`` and others.
+        ceiling: Metric -> human ceiling: the agreement of one annotator with the others.
+        like_for_like: Metric -> the judge's agreement with the same annotators as in ``ceiling``,
+            so that the two can be compared.
+        ceiling_rows: The number of dialogues or turns with two ratings or more, from which
+            ``ceiling`` is computed.
+        languages: Language -> its metrics.
+        clusters: What the jackknife leaves out at a time for an interval, such as ``conversation``.
+        min_coverage: If the share ``scored / n`` is lower, pages show no metric.
     """
 
     judge: str
@@ -96,13 +100,14 @@ class ResultRow:
 
     @property
     def has_low_coverage(self) -> bool:
-        """Returns whether too few labelled rows are scored, so that pages show no metric."""
+        """Returns whether ``coverage`` is below ``min_coverage``, so that pages show no metric."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The results of a judge on a set and dimension, with the labels and scores behind them."""
+    """The results of a judge on a set and dimension, with the labels and scores they are computed
+    from."""
 
     row: ResultRow
     aligned: Aligned
@@ -110,13 +115,13 @@ class JudgedRows:
 
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
-    """How well a judge orders chatbots as people do, on one set and dimension.
+    """How well a judge ranks chatbots as people do, on one set and dimension.
 
     Attributes:
-        level: ``dialogue`` or ``turn``.
-        systems: The number of chatbots with 5 scored rows or more.
-        rows: The number of their rows.
-        pairwise_accuracy: The share of pairs of chatbots in people's order.
+        level: What is judged: the whole ``dialogue``, or its last ``turn``.
+        systems: The number of chatbots with at least 5 scored dialogues.
+        rows: The number of scored dialogues of these chatbots.
+        pairwise_accuracy: The share of pairs of chatbots that the judge ranks like people.
     """
 
     judge: str
@@ -141,12 +146,13 @@ def evaluate(
     """Measures the agreement of a judge with the human labels of ``rows``, on each dimension.
 
     Args:
-        judge: A judge, which then scores the rows, or its judgements, joined or not.
+        judge: A judge, which then scores the rows. Or its judgements, or the rows with judgements
+            that ``join_rows`` returns.
         rows: The labelled dialogues or turns of a set.
-        dimensions: Maps each label's name to the judge's name for it (default: equal names).
+        dimensions: Name of a label -> the judge's name for it (default: equal names).
         only: Names of metrics, such as ``spearman`` (default: all, with human ceilings).
         intervals: Whether to compute confidence intervals.
-        about: Further fields of the results: ``judge``, ``signature``, ``set_name``,
+        about: Values for fields of the results: ``judge``, ``signature``, ``set_name``,
             ``min_coverage``.
 
     Returns:
@@ -209,8 +215,7 @@ def evaluate(
 def _score_and_join(
     judge: Judge | Iterable[Judgement], rows: Sequence[LabelledDialogue]
 ) -> Joined:
-    """Returns ``rows`` with the judgements of ``judge``: given judgements, or the scores of a
-    judge."""
+    """Returns ``rows`` with their judgements. If ``judge`` is a judge, it scores the rows first."""
     if isinstance(judge, Iterable):
         return join_rows(rows, judge)
     scales = {}
@@ -223,12 +228,13 @@ def _score_and_join(
     return join_rows(rows, judgements, scales)
 
 
-def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Returns how well each judge orders chatbots, on each set and dimension with at least 3
-    chatbots.
+def measure_system_order(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
+    """Measures how well each judge ranks chatbots, on each set and dimension with 3 chatbots or
+    more.
 
     Args:
-        evaluations: Judges on sets and dimensions. With low coverage they are left out.
+        evaluations: The results of judges on sets and dimensions. Results with low coverage are
+            skipped.
     """
     agreements = []
     for judged_rows in evaluations:

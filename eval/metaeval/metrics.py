@@ -70,8 +70,7 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Adds ``function`` to the metrics of all later evaluations, under its name. Used as a
-    decorator.
+    """Registers ``function`` as a metric of all later evaluations, under its name. A decorator.
 
     Args:
         function: Takes labels and scores, each of shape [rows], and returns a number.
@@ -99,8 +98,7 @@ def headline_metric(kind: Kind) -> str:
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics of a dimension of this ``kind``, the one that ranks judges
-    first."""
+    """Returns the names of all metrics for a dimension of this ``kind``. The first ranks judges."""
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -123,7 +121,7 @@ def compute_metrics(
             names, "no row was scored" if aligned.total else "no row has a label"
         )
     if kind == "binary":
-        reason = not_classifiable_reason(aligned.judge.numbers, aligned.answers.numbers)
+        reason = not_classifiable_reason(aligned.judge.numbers, aligned.ratings.numbers)
     else:
         reason = undefined_reason(aligned.people, aligned.judge)
     if reason is not None:
@@ -150,7 +148,7 @@ def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Stati
     people, judge = aligned.people, aligned.judge
     measures = {name: _MEASURES[name] for name in names if name in _MEASURES}
     if kind == "binary":
-        verdicts = classification_statistic(judge.numbers, aligned.answers.numbers)
+        verdicts = classification_statistic(judge.numbers, aligned.ratings.numbers)
     else:
         correlations = correlation_statistic(
             people, judge, list(aligned.facts.chatbot), names
@@ -174,21 +172,21 @@ def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Stati
     return statistic
 
 
-def not_classifiable_reason(score: Floats, answers: Floats) -> str | None:
-    """Returns why F1 and similar metrics cannot be computed, None if they can.
+def not_classifiable_reason(score: Floats, ratings: Floats) -> str | None:
+    """Returns why F1 and similar metrics cannot be computed. None if they can.
 
     Args:
-        score: [rows] probabilities that an issue is present.
-        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+        score: [rows] scores, which must be probabilities that an issue is present.
+        ratings: [rows, annotators] labels 0 or 1, NaN if not given.
     """
-    if not np.isfinite(answers).any():
+    if not np.isfinite(ratings).any():
         return "no labels"
     if score.min() < -EQUAL or score.max() > 1 + EQUAL:
         return "the judge's scores are not probabilities"
     return None
 
 
-def classification_statistic(score: Floats, answers: Floats) -> Statistic:
+def classification_statistic(score: Floats, ratings: Floats) -> Statistic:
     """Returns a function of row weights that computes F1, precision, recall and accuracy, averaged
     over annotators.
 
@@ -196,9 +194,9 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
         score: [rows] probabilities of label 1. At least 0.5 counts as 1.
         answers: [rows, annotators] labels 0 or 1 (or means of several people), NaN if not given.
     """
-    answers = answers[:, np.isfinite(answers).any(axis=0)]
-    is_answered = np.isfinite(answers)
-    people, judge = is_present(answers), is_present(score)[:, None]
+    ratings = ratings[:, np.isfinite(ratings).any(axis=0)]
+    is_answered = np.isfinite(ratings)
+    people, judge = is_present(ratings), is_present(score)[:, None]
     agreed_present = (people & judge).astype(np.float64)
     agreed_absent = (~people & ~judge & is_answered).astype(np.float64)
     judge_alone = (~people & judge & is_answered).astype(np.float64)
@@ -224,18 +222,19 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
 
 
 def count_right_alone(
-    first: Values, second: Values, answers: Values
+    first: Values, second: Values, ratings: Values
 ) -> tuple[int, int]:
-    """Returns on how many rows only the first of two judges agrees with most annotators, and on how
-    many only the second.
+    """Returns on how many rows the first judge is right and the second wrong, and the reverse.
+
+    A judge is right if it agrees with most annotators.
 
     Args:
-        first: [rows] probabilities by the first judge.
-        second: [rows] probabilities by the second judge.
-        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+        first: [rows] probabilities of label 1 by the first judge.
+        second: [rows] probabilities of label 1 by the second judge.
+        ratings: [rows, annotators] labels 0 or 1, NaN if not given.
     """
-    is_answered = np.isfinite(answers.numbers)
-    votes = (is_answered & is_present(answers.numbers)).sum(axis=1)
+    is_answered = np.isfinite(ratings.numbers)
+    votes = (is_answered & is_present(ratings.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
     first_right = is_present(first.numbers) == (lead > 0)
     second_right = is_present(second.numbers) == (lead > 0)
@@ -252,12 +251,12 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The human ceiling of a dimension, on the rows with two answers or more.
+    """The human ceiling on one dimension, from the rows with two ratings or more.
 
     Attributes:
-        person: The agreement of one annotator with the others, by metric.
-        like_for_like: The agreement of the judge with the same others.
-        rows: The number of these rows.
+        person: Metric -> agreement of one annotator with the other annotators.
+        like_for_like: Metric -> agreement of the judge with the same other annotators.
+        rows: The number of rows with two ratings or more.
     """
 
     person: Mapping[str, Estimate]
@@ -266,15 +265,16 @@ class Ceiling:
 
 
 def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Returns the agreement of one annotator with the others, and the judge's with the same others.
+    """Computes the human ceiling: the agreement of one annotator with the other annotators, beside
+    the judge's agreement with the same annotators.
 
     Args:
-        aligned: The labels and scores. Only rows with two answers or more are used.
+        aligned: The labels and scores. Only rows with two ratings or more are used.
         kind: The kind of the dimension, such as ``binary``.
         names: Names of metrics (default: all that have a ceiling).
     """
     names = names or ceiling_metrics(kind)
-    counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
+    counts = np.isfinite(aligned.ratings.numbers).sum(axis=1)
     shared = aligned.select_rows(np.flatnonzero(counts > 1))
     reason = None
     if aligned.facts.aggregated.any():
@@ -286,47 +286,46 @@ def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> 
             undefined_estimates(names, reason), undefined_estimates(names, reason)
         )
     if kind == "binary":
-        reason = not_classifiable_reason(shared.judge.numbers, shared.answers.numbers)
+        reason = not_classifiable_reason(shared.judge.numbers, shared.ratings.numbers)
     else:
         reason = undefined_reason(shared.people, shared.judge)
     clusters = shared.clusters
-    person = ceiling_estimates(shared.answers, kind, clusters, names)
+    person = ceiling_estimates(shared.ratings, kind, clusters, names)
     if reason is not None:
         like_for_like = undefined_estimates(names, reason)
     else:
         like_for_like = ceiling_estimates(
-            shared.answers, kind, clusters, names, shared.judge
+            shared.ratings, kind, clusters, names, shared.judge
         )
     return Ceiling(person, like_for_like, len(shared.facts))
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics of a dimension of this ``kind`` that have a
-    human ceiling."""
+    """Returns the names of the metrics of a dimension of this ``kind`` that have a human
+    ceiling."""
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
 
 
 def ceiling_estimates(
-    answers: Values,
+    ratings: Values,
     kind: Kind,
     clusters: Clusters,
     names: Sequence[str] = (),
     judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator (or of ``judge``) with the other annotators, by
-    metric.
+    """Returns by metric the agreement of one annotator (or of ``judge``) with the other annotators.
 
     Args:
-        answers: [rows, annotators] ratings, NaN if not given.
+        ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
         clusters: The groups of rows that the jackknife leaves out.
         names: Names of metrics (default: all that have a ceiling).
-        judge: [rows] scores to compare in place of the annotator.
+        judge: [rows] scores that replace the annotator's ratings.
     """
     names = names or ceiling_metrics(kind)
-    statistic = ceiling_statistic(answers, kind, judge, names)
+    statistic = ceiling_statistic(ratings, kind, judge, names)
     if statistic is None:
         return undefined_estimates(
             names,
@@ -338,31 +337,30 @@ def ceiling_estimates(
 
 
 def ceiling_statistic(
-    answers: Values,
+    ratings: Values,
     kind: Kind,
     judge: Values | None = None,
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
-    """Returns a function of row weights that computes the agreement of one annotator (or of
-    ``judge``)
-    with the others.
+    """Returns a function of row weights: the agreement of one annotator (or of ``judge``) with the
+    other annotators.
 
-    Correlations are with the mean of the other annotators. F1, precision, recall and accuracy are
-    averaged over ordered pairs of annotators (MEDAL, Figure 5).
+    Correlations are with the mean rating of the other annotators. F1, precision, recall and
+    accuracy are averaged over ordered pairs of annotators (MEDAL, Figure 5).
 
     Args:
-        answers: [rows, annotators] ratings, NaN if not given.
+        ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
-        judge: [rows] scores to compare in place of the annotator.
+        judge: [rows] scores that replace the annotator's ratings.
         names: Names of correlations to compute.
 
     Returns:
-        None if there is nothing to compare.
+        The function. None if no two annotators can be compared.
     """
     if kind == "binary":
-        parts = list(_statistics_by_pair(answers.numbers, judge))
+        parts = list(_statistics_by_pair(ratings.numbers, judge))
     else:
-        parts = list(_statistics_by_annotator(answers, judge, names))
+        parts = list(_statistics_by_annotator(ratings, judge, names))
     if not parts:
         return None
 
@@ -381,88 +379,95 @@ def ceiling_statistic(
 
 
 # Some rows, and their figures as a function of their weights.
-_Part = tuple[npt.NDArray[np.intp], Statistic]
+_RowsStatistic = tuple[npt.NDArray[np.intp], Statistic]
 
 
-def _statistics_by_pair(answers: Floats, judge: Values | None) -> Iterator[_Part]:
-    """Yields for each ordered pair of annotators their common rows, and the agreement of the first
-    (or
-    of ``judge``) with the second.
+def _statistics_by_pair(
+    ratings: Floats, judge: Values | None
+) -> Iterator[_RowsStatistic]:
+    """Yields for each ordered pair of annotators the indices of the rows that both rated, and a
+    function that computes how well the first agrees with the second.
 
     Args:
-        answers: [rows, annotators] labels 0 or 1, NaN if not given.
+        ratings: [rows, annotators] labels 0 or 1, NaN if not given.
+        judge: [rows] scores that replace the first annotator's ratings.
     """
-    is_answered = np.isfinite(answers)
-    for position, other_position in permutations(fullest_columns(answers), 2):
+    is_answered = np.isfinite(ratings)
+    for position, other_position in permutations(fullest_columns(ratings), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
         if len(rows):
-            scores = answers[rows, position]
+            scores = ratings[rows, position]
             if judge is not None:
                 scores = judge.numbers[rows]
-            labels = answers[rows][:, [other_position]]
+            labels = ratings[rows][:, [other_position]]
             yield rows, classification_statistic(scores, labels)
 
 
 def _statistics_by_annotator(
-    answers: Values, judge: Values | None, names: Sequence[str]
-) -> Iterator[_Part]:
-    """Yields for each annotator the rows with other answers, and the correlations ``names`` of the
-    annotator (or of ``judge``) with the mean of the others.
+    ratings: Values, judge: Values | None, names: Sequence[str]
+) -> Iterator[_RowsStatistic]:
+    """Yields for each annotator the indices of the rows that others rated too, and a function that
+    computes the correlations with the mean rating of the other annotators.
 
     Args:
-        answers: [rows, annotators] ratings, NaN if not given.
+        ratings: [rows, annotators] ratings, NaN if not given.
+        judge: [rows] scores that replace the annotator's ratings.
+        names: Names of correlations to compute.
     """
-    values = answers.numbers
+    values = ratings.numbers
     for position in fullest_columns(values):
         other_answers = np.delete(values, position, axis=1)
         is_shared = np.isfinite(other_answers).any(axis=1)
         rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
         if len(rows) < MIN_ROWS:
             continue
-        person = answers[rows, position]
-        mean = Values(np.nanmean(other_answers[rows], axis=1), answers.tolerance)
+        person = ratings[rows, position]
+        mean = Values(np.nanmean(other_answers[rows], axis=1), ratings.tolerance)
         if person.is_constant or mean.is_constant:
             continue
         scores = person if judge is None else judge[rows]
         yield rows, correlation_statistic(mean, scores, names=names)
 
 
-def fullest_columns(answers: Floats) -> list[int]:
-    """Returns the indices of at most 50 columns of ``answers`` [rows, annotators]: the ones with
-    the
-    most answers."""
-    counts = np.isfinite(answers).sum(axis=0)
+def fullest_columns(ratings: Floats) -> list[int]:
+    """Returns the indices of the columns (annotators) with the most ratings, at most 50.
+
+    Args:
+        ratings: [rows, annotators], NaN if not given.
+    """
+    counts = np.isfinite(ratings).sum(axis=0)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
 
-def answers_by_annotator(
-    rows: Sequence[LabelledDialogue], name: str, answers: Floats
+def ratings_by_annotator(
+    rows: Sequence[LabelledDialogue], name: str, ratings: Floats
 ) -> tuple[Floats, list[str]]:
-    """Returns ratings with one column for each annotator [rows, annotators], and the annotators'
-    names.
+    """Rearranges ratings so that each annotator has one column.
 
     Args:
         rows: The labelled dialogues, which may name their annotators in ``extra["annotators"]``.
         name: The dimension.
-        answers: [rows, positions] ratings in the order of each row's label list.
+        ratings: [rows, positions] ratings in the order of each row's label list.
 
     Returns:
-        ``answers`` and no names if a row names no annotators, or if a model made its labels.
+        The ratings [rows, annotators] and the annotators' names. ``ratings`` unchanged and no names
+        if a row does not name its annotators, or if a model labelled it.
     """
     answer_of: list[dict[str, float]] = []
-    for row, values in zip(rows, answers, strict=True):
+    for row, values in zip(rows, ratings, strict=True):
         annotators = _annotator_names(row, name)
         if annotators is None:
-            return answers, []
+            return ratings, []
         answer_of.append(dict(zip(annotators, values, strict=False)))
     table = pd.DataFrame(answer_of).dropna(axis=1, how="all").sort_index(axis=1)
     return table.to_numpy(dtype=np.float64), list(table.columns)
 
 
 def _annotator_names(row: LabelledDialogue, name: str) -> list[str] | None:
-    """Returns the names of the annotators who gave the labels ``name`` of ``row``. None if one has
-    no
-    name, if two names are equal, or if a model made the labels."""
+    """Returns the names of the annotators who gave the labels ``name`` of ``row``.
+
+    None if a label has no annotator's name, if two names are equal, or if a model labelled ``row``.
+    """
     people: Any = row.extra.get("annotators")
     if row.extra.get("labels_by") or not isinstance(people, list):
         return None

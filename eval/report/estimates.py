@@ -39,16 +39,17 @@ Verdict = Literal["passed", "failed", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The estimates of some rows, such as a group, by dimension: a mean, or a share of rows with an
-    issue.
+class GroupResult:
+    """The estimates of one group of chats: the mean of each graded dimension, and the share of
+    chats with each issue.
 
     Attributes:
-        name: The name of the group or period.
-        rows: The number of rows.
-        by_judge: Estimates from the judge's scores alone.
-        corrected: Estimates that human labels correct.
-        differences: The group minus all other rows, with p-values corrected by Holm.
+        name: The group or period, such as ``v2`` or ``2026-03``.
+        rows: The number of rows (dialogues or judged turns) in the group.
+        by_judge: Dimension -> estimate from the judge's scores alone.
+        corrected: Dimension -> estimate that human labels correct.
+        differences: Dimension -> the group's estimate minus the estimate of all other rows, with
+            p-values corrected by Holm.
     """
 
     name: str
@@ -62,8 +63,8 @@ class Part:
         return name in self.corrected and self.corrected[name].value is not None
 
     def best_estimate(self, name: str) -> Estimate:
-        """Returns the corrected estimate of the dimension ``name``. Without one, returns the
-        judge's estimate."""
+        """Returns the corrected estimate of the dimension ``name``, or the judge's if there is no
+        correction."""
         if self.is_corrected(name):
             return self.corrected[name]
         return self.by_judge[name]
@@ -74,16 +75,17 @@ class ReportEstimates:
     """All estimates of a report.
 
     Attributes:
-        total: Of all rows.
-        counts: The number of scored rows by dimension.
-        groups: By column, one part for each of its values, the largest first.
-        periods: One part for each period in order, from the judge's scores alone.
+        total: The estimates of all rows together.
+        counts: Dimension -> the number of scored rows.
+        groups: Column -> the estimates of each of its values, the most frequent value first:
+            ``{"version": [v2, v1]}``.
+        periods: The estimates of each period in order, from the judge's scores alone.
     """
 
-    total: Part
+    total: GroupResult
     counts: Mapping[str, int]
-    groups: Mapping[str, Sequence[Part]]
-    periods: Sequence[Part]
+    groups: Mapping[str, Sequence[GroupResult]]
+    periods: Sequence[GroupResult]
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
@@ -95,17 +97,21 @@ def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates
     periods = []
     for period in scores.periods:
         rows = np.asarray(scores.period_of == period)
-        periods.append(Part(period, int(rows.sum()), _estimates_by_judge(scores, rows)))
+        periods.append(
+            GroupResult(period, int(rows.sum()), _estimates_by_judge(scores, rows))
+        )
     groups = {column: _estimate_groups(scores, column) for column in by if scores.rows}
     total = _estimate_part(scores, "all", np.ones(scores.rows, dtype=bool))
     return ReportEstimates(total, counts, groups, periods)
 
 
-def _estimate_part(scores: Scores, name: str, rows: Mask) -> Part:
+def _estimate_part(scores: Scores, name: str, rows: Mask) -> GroupResult:
     corrected = {}
     for dimension in scores.people:
         corrected[dimension] = corrected_estimate(scores, dimension, rows)
-    return Part(name, int(rows.sum()), _estimates_by_judge(scores, rows), corrected)
+    return GroupResult(
+        name, int(rows.sum()), _estimates_by_judge(scores, rows), corrected
+    )
 
 
 def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
@@ -113,11 +119,11 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the judge's mean of the dimension ``name``, or the share of rows with the issue
-    ``name``.
+    """Returns the judge's mean score on the dimension ``name``. For an issue, the share of rows
+    that have it.
 
     Args:
-        rows: A mask [rows]. Unscored rows do not count.
+        rows: A mask [rows] of the rows to use. Unscored rows are left out.
     """
     numbers = scores.values(name)
     rows = rows & np.isfinite(numbers)
@@ -141,11 +147,10 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     """Returns the mean human label of the dimension ``name`` (for an issue, its share), estimated
-    from
-    all scores and some labels.
+    from the scores of all rows and the labels of some.
 
     Args:
-        rows: A mask [rows]. Unscored rows do not count.
+        rows: A mask [rows] of the rows to use. Unscored rows are left out.
     """
     rows = rows & np.isfinite(scores.scores[name])
     if not rows.any():
@@ -162,8 +167,12 @@ def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
-    """Returns ``numbers`` (values of the dimension ``name``) of the selected ``rows``, with
-    clusters."""
+    """Returns the selected values of the dimension ``name``, with their clusters.
+
+    Args:
+        numbers: [rows] values.
+        rows: A mask [rows] of the selected rows.
+    """
     tolerance = scores.dimensions[name].tolerance
     if scores.is_share(name):
         tolerance = 0.0
@@ -171,13 +180,18 @@ def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
 
 
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
-    """Returns the scores and labels of ``rows``, all scored. Scores of issues are probabilities."""
+    """Returns the scores and human labels of the dimension ``name``. Scores of issues are
+    probabilities.
+
+    Args:
+        rows: A mask [rows] of the rows to use, which must all have a score.
+    """
     values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
     sample = Sample(values, scores.clusters[rows])
     return LabelledSample(sample, scores.people[name][rows])
 
 
-def _estimate_groups(scores: Scores, column: str) -> list[Part]:
+def _estimate_groups(scores: Scores, column: str) -> list[GroupResult]:
     """Returns the estimates of each value of ``column``, the most frequent value first."""
     members = _rows_by_value(scores, column)
     is_read = scores.comparable_rows(column)
@@ -199,15 +213,14 @@ def _estimate_groups(scores: Scores, column: str) -> list[Part]:
         part = _estimate_part(scores, group, rows)
         if group not in tested:
             unread = Estimate(None, reason="the judge does not read this language")
-            part = Part(group, part.rows, dict.fromkeys(part.by_judge, unread))
+            part = GroupResult(group, part.rows, dict.fromkeys(part.by_judge, unread))
         groups.append(replace(part, differences=estimates[group]))
     return groups
 
 
 def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
-    """Returns a mask [rows] for each value of ``column``, the most frequent first. Rare values
-    share
-    the last one."""
+    """Returns a mask [rows] for each value of ``column``, the most frequent first. After 50 values,
+    all rarer ones are merged into a last mask."""
     values = scores.columns[column]
     names = list(values.value_counts().index)
     members = {}
@@ -225,8 +238,9 @@ def _group_difference(
     """Returns the estimate of a group minus the estimate of all other rows.
 
     Args:
-        rows: The mask [rows] of the group.
-        is_read: The mask [rows] of rows that can be compared.
+        name: The dimension.
+        rows: A mask [rows] of the group.
+        is_read: A mask [rows] of the rows that may be compared, from ``Scores.comparable_rows``.
     """
     numbers = scores.values(name)
     scored = np.isfinite(numbers) & is_read
@@ -248,12 +262,12 @@ def _group_difference(
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The verdict on a limit, from a 95% interval.
+    """The verdict on a gate (a limit on a mean or share), from a 95% interval.
 
     Attributes:
-        gate: The limit.
+        gate: The gate.
         verdict: ``passed``, ``failed``, or ``undecided`` if the limit is inside the interval.
-        text: The verdict in words.
+        text: The verdict as a message.
     """
 
     gate: Gate
@@ -267,11 +281,11 @@ def decide_gates(
     estimates: Mapping[str, Estimate],
     min_coverage: float,
 ) -> list[GateResult]:
-    """Returns the verdict on each of ``gates`` (limits).
+    """Returns the verdict on each of ``gates`` (limits on means or shares).
 
     Args:
         scores: The judgements of the chats.
-        estimates: The estimate of each dimension, with its interval.
+        estimates: Dimension -> its estimate with interval.
         min_coverage: The share of rows that must be scored, on [0, 1].
 
     Raises:

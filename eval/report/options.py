@@ -42,18 +42,17 @@ class Gate:
         """Returns the gate that ``text``, such as ``overall=3.5``, describes.
 
         Args:
-            side: ``under`` or ``over``: values on this side of the limit fail.
+            side: ``under``: values below the limit fail. ``over``: values above the limit fail.
 
         Raises:
-            ConfigError: The text has another form.
+            ConfigError: The text is not DIMENSION=NUMBER.
         """
         return cls(side, *parse_name_and_limit(text, f"--fail-{side}"))
 
 
 class ReportOptions(Config):
     """Options of ``medal report``: the files to read, the groups to compare, the limits to check,
-    and
-    the files to write.
+    and the files to write.
 
     Attributes:
         reading: How to read the chats and labels.
@@ -137,10 +136,11 @@ class ReportOptions(Config):
 
     @cached_property
     def period(self) -> tuple[str, Unit] | None:
-        """Returns the time column and the unit in ``over``, such as ``("time", "day")``.
+        """Returns the time column and the length of a period, from ``over``: ``("time", "day")``
+        for ``time:day``. None if ``over`` is not set.
 
         Raises:
-            ConfigError: Its form is not COLUMN:UNIT.
+            ConfigError: ``over`` is not COLUMN:UNIT.
         """
         if self.over is None:
             return None

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.report.estimates import GateResult, Part, ReportEstimates
+from medal_judges.eval.report.estimates import GateResult, GroupResult, ReportEstimates
 from medal_judges.eval.report.reasons import OWN_WORDS
 from medal_judges.eval.report.tables import (
     answer_sentence,
@@ -83,7 +83,7 @@ def report_page(
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
-        worst: The worst chats, more than the page shows.
+        worst: Candidates for the worst chats shown. The page leaves some out, for variety.
         facts: (name, value) pairs on how the page was made.
     """
     worst = choose_varied_chats(worst, worst_count(scores))
@@ -152,8 +152,8 @@ def _summary_blocks(
 
 
 def _worst_blocks(worst: Sequence[WorstChat]) -> Iterator[Block]:
-    """Yields notes for the reader, and then a foldable block of the ``worst`` chats for each
-    reason."""
+    """Yields the blocks of the section on the worst chats: a search field, a note, and a foldable
+    list of chats for each reason."""
     if not worst:
         return
     yield _SEARCH
@@ -189,9 +189,8 @@ def _chat_heading(chat: WorstChat) -> str:
 
 
 def _report_picture(scores: Scores, estimates: ReportEstimates) -> Figure:
-    """Returns the picture of a report: the first dimensions by period, or the distributions of
-    their
-    scores without periods."""
+    """Returns the picture of a report: the first dimensions over time. Without periods, it shows
+    the distributions of their scores."""
     names = order_dimensions(scores, estimates)
     if len(estimates.periods) > 1:
         panels = [
@@ -204,7 +203,8 @@ def _report_picture(scores: Scores, estimates: ReportEstimates) -> Figure:
 
 
 def _distribution_bars(scores: Scores, name: str) -> Bars:
-    """Returns a bar chart of the dimension ``name``: the share of rows at each level or bin."""
+    """Returns a histogram of the scores on the dimension ``name``: the share of rows at each score
+    level, or in each bin of a finer scale."""
     dimension = scores.dimensions[name]
     numbers = scores.scores[name]
     numbers = numbers[np.isfinite(numbers)]
@@ -221,14 +221,18 @@ def _distribution_bars(scores: Scores, name: str) -> Bars:
     return Bars(name, bars, float(sizes.max() / len(numbers)))
 
 
-def _interval_panel(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
+def _interval_panel(
+    scores: Scores, parts: Sequence[GroupResult], name: str
+) -> Intervals:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``parts``."""
     _, estimates = _unit_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, axis_range(estimates))
 
 
-def _timeline_panel(scores: Scores, periods: Sequence[Part], name: str) -> Series:
+def _timeline_panel(
+    scores: Scores, periods: Sequence[GroupResult], name: str
+) -> Series:
     """Returns a panel with the estimate of the dimension ``name`` in each of ``periods``."""
     label, estimates = _unit_and_estimates(scores, periods, name)
     low, high = axis_range(estimates)
@@ -239,10 +243,10 @@ def _timeline_panel(scores: Scores, periods: Sequence[Part], name: str) -> Serie
 
 
 def _unit_and_estimates(
-    scores: Scores, parts: Sequence[Part], name: str
+    scores: Scores, parts: Sequence[GroupResult], name: str
 ) -> tuple[str, list[Estimate]]:
     """Returns the unit of the dimension ``name``, such as ``mean``, and its estimate in each of
-    ``parts``. Shares are in percent."""
+    ``parts`` (groups or periods). Shares are in percent."""
     estimates = [part.best_estimate(name) for part in parts]
     if not scores.is_share(name):
         return "mean", estimates

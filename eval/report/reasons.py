@@ -55,7 +55,7 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat has its score: the judge's own words, or else the feature of a turn that
+    """Returns why a chat has its score: the judge's explanation. Without one, the turn feature that
     lowered the score most.
 
     Args:
@@ -87,7 +87,8 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
 
 
 def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
-    """Returns a phrase for the feature ``cause`` of a turn, such as ``says little``.
+    """Returns a phrase for the turn feature ``cause`` that lowered a score, such as ``says
+    little``.
 
     Args:
         turn: The index of the turn.
@@ -107,9 +108,8 @@ def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
 
 
 def _name_nearest_turn(turns: Turns) -> str:
-    """Returns words for the earlier turn of the same speaker that shares most words with the last
-    of
-    ``turns``, such as ``its second answer``."""
+    """Finds the earlier turn of the same speaker that shares most words with the last of ``turns``,
+    and returns a phrase for it, such as ``its second answer``."""
     role, text = turns[-1]
     later = set(words(text))
     nearest = "an earlier turn"

@@ -60,14 +60,14 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The results of ``make_report``.
+    """The return value of ``make_report``.
 
     Attributes:
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
         worst: The worst chats, the worst first.
-        page: The path of the page, None if none was written.
+        page: The path of the page, None if no page was written.
     """
 
     scores: Scores
@@ -191,8 +191,12 @@ def print_report(report: Report) -> None:
 
 
 def _short_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
-    """Returns a table of groups, or without groups of periods, or without periods of dimensions. It
-    has at most ``most_rows`` rows."""
+    """Returns the table for the terminal: of groups if there are any, otherwise of periods,
+    otherwise of dimensions.
+
+    Args:
+        most_rows: The maximum number of rows.
+    """
     table = summary_table(scores, estimates)
     first_row = 0
     if estimates.groups:

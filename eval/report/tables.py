@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medal_judges.eval.report.estimates import Part, ReportEstimates
+from medal_judges.eval.report.estimates import GroupResult, ReportEstimates
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.page import Sheet, count_text
 from medal_judges.report.table import (
@@ -22,8 +22,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns the names of the dimensions in the order of a report: ``overall`` and graded ones,
-    shares of bad scores, then issues by frequency."""
+    """Returns the names of all dimensions in the order of a report: ``overall``, other graded
+    dimensions, shares of bad scores, then issues, the most frequent first."""
     total = estimates.total
     issues = sorted(
         scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)
@@ -40,9 +40,8 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
-    """Returns a table with a row for each dimension: the estimate, and the judge's own if human
-    labels
-    correct it."""
+    """Returns a table with a row for each dimension and its estimate. If human labels correct
+    estimates, a column has the judge's uncorrected ones."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -63,16 +62,17 @@ def group_table(
     scores: Scores,
     estimates: ReportEstimates,
     column: str,
-    parts: Sequence[Part],
+    parts: Sequence[GroupResult],
     has_p: bool = True,
 ) -> Table:
-    """Returns a table of the first dimension by group or period, with shares of bad scores.
+    """Returns a table with a row for each group or period: its estimate of the first dimension, and
+    shares of bad scores.
 
     Args:
         scores: The judgements of the chats.
         estimates: All estimates of the report.
-        column: The column of the groups, or ``period``.
-        parts: One for each group or period, which gets a row.
+        column: The column of the groups, such as ``version``, or ``period``.
+        parts: The estimates of each group or period.
         has_p: Whether to show p-values of differences between groups.
     """
     title = f"By {column}"
@@ -101,7 +101,7 @@ def group_table(
 
 
 def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
-    """Returns a sentence on how good the chats are: the estimate of the first dimension."""
+    """Returns the report's main sentence: how good the chats are on the first dimension."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:

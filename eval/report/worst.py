@@ -35,10 +35,11 @@ class WorstChat:
 
     Attributes:
         judgement: The judgement of the chat.
-        dimension: The main dimension, or the chat's most likely issue if all are issues.
-        reason: Why the score is low.
+        dimension: The dimension on which the chat is bad: the main one, such as ``overall``. If the
+            judge scores only issues, the most likely issue.
+        reason: Why the score is bad.
         turns: (role, text) pairs, empty if the chats were not given.
-        columns: The chat's columns as texts, such as ``version``.
+        columns: Column -> the chat's value as text, such as ``{"version": "v2"}``.
     """
 
     judgement: Judgement
@@ -53,8 +54,8 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """Returns how much each turn raised or lowered the score, empty if the
-        judge does not say."""
+        """Returns how much each turn raised or lowered the score [turns]. Empty if the judge does
+        not say."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -62,17 +63,18 @@ class WorstChat:
 
 
 def distance_from_good_end(scores: Scores, name: str) -> Floats:
-    """Returns the distance [rows] of each score of the dimension ``name`` from the good end of its
-    scale: 0 is good, 1 is bad."""
+    """Returns the scores of the dimension ``name`` [rows], rescaled so that 0 is good and 1 is
+    bad."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is, [rows] on [0, 1], NaN if unscored: by the main dimension, or by
-    the
-    mean of all issues."""
+    """Returns how bad each row is, [rows] on [0, 1], NaN if unscored.
+
+    It is computed from the main dimension (``overall``), or if there are only issues, from the mean
+    over all issues."""
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
     import pandas
@@ -84,9 +86,8 @@ def badness(scores: Scores) -> Floats:
 
 
 def rows_worst_first(scores: Scores) -> Codes:
-    """Returns the indices of all scored rows, the worst first. Chats without an answer come before
-    all
-    others."""
+    """Returns the indices of all scored rows, the worst first. Chats that the bot never answered
+    come before all others."""
     bad = badness(scores)
     bad[scores.frame["failure"] == NO_ASSISTANT_TURN] = math.inf
     rows = np.flatnonzero(~np.isnan(bad))
@@ -103,7 +104,8 @@ def collect_worst_chats(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst chats, the worst first. There are more than a page shows, to choose among.
+    """Returns candidates for the worst chats of a page, the worst first: three times as many as the
+    page shows.
 
     Args:
         scores: The judgements of the chats as arrays.
@@ -142,8 +144,9 @@ def collect_worst_chats(
 
 
 def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Chooses ``count`` of ``chats`` so that at most 40% have the same reason, unless there are too
-    few others."""
+    """Chooses ``count`` of ``chats``, of which at most 40% have the same reason.
+
+    The limit does not hold for reasons that say little, or if too few chats are left."""
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):
@@ -160,7 +163,12 @@ def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstCha
 def _read_turns(
     judgement_of: dict[int, Judgement], dialogues: Iterable[Dialogue]
 ) -> dict[int, Turns]:
-    """Returns the turns of each row of ``judgement_of``, from the dialogue with its id and text."""
+    """Returns (role, text) pairs of the turns of each judged chat, by its row.
+
+    Args:
+        judgement_of: Row -> judgement.
+        dialogues: The chats to search, by id and text.
+    """
     rows_of_id: dict[str, list[int]] = {}
     for row, judgement in judgement_of.items():
         rows_of_id.setdefault(judgement.id, []).append(row)
@@ -174,7 +182,8 @@ def _read_turns(
 
 
 def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]:
-    """Returns ``chats`` by their general reason, the reason of the first chat first."""
+    """Groups ``chats`` by their general reason, such as ``says little``, in the order in which the
+    reasons occur."""
     groups: dict[str, list[WorstChat]] = {}
     for chat in chats:
         groups.setdefault(chat.reason.mechanism, []).append(chat)

@@ -41,7 +41,8 @@ class BadScores:
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
-        """Returns 1 for each of ``scores`` that is bad, 0 for each other one, and NaN for NaN."""
+        """Returns 1 for each bad score, 0 for each other score, and NaN for NaN, as an array like
+        ``scores``."""
         sign = {"high": 1, "low": -1}[self.scale.good]
         is_bad = sign * (self.threshold - scores) > self.scale.tolerance
         return np.where(np.isfinite(scores), is_bad, math.nan)
@@ -50,12 +51,11 @@ class BadScores:
 def bad_scores_by_name(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Returns the rules for bad scores that ``thresholds`` describe, by names such as
-    ``overall below 1.5``.
+    """Parses rules for bad scores, and returns them by names such as ``overall below 1.5``.
 
     Args:
-        thresholds: Texts such as ``overall=1.5``.
-        scales: The judge's dimensions by name.
+        thresholds: Rules as the user types them, such as ``overall=1.5``.
+        scales: Dimension name -> the judge's dimension.
 
     Raises:
         ConfigError: A dimension is unknown, or no score on its scale would be bad.
@@ -68,10 +68,10 @@ def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
     """Returns the name and the number in ``text``, such as ``overall=3.5``.
 
     Args:
-        option: The command-line option, for the error, such as ``--bad``.
+        option: The command-line option, for the error message, such as ``--bad``.
 
     Raises:
-        ConfigError: The text has another form.
+        ConfigError: The text is not DIMENSION=NUMBER.
     """
     name, _, number = text.rpartition("=")
     try:
@@ -87,8 +87,11 @@ def parse_name_and_limit(text: str, option: str) -> tuple[str, float]:
 
 
 def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
-    """Raises ConfigError if the dimension ``name`` is not among ``names``. Its message begins with
-    ``where``."""
+    """Raises ConfigError if the dimension ``name`` is not among ``names``.
+
+    Args:
+        where: The beginning of the error message, such as ``--bad overall=1.5:``.
+    """
     names = list(names)
     if name not in names:
         hint = f"{did_you_mean(name, names)}Use one of: {', '.join(names)}"

@@ -40,10 +40,10 @@ def read_columns(
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
 ) -> DataFrame:
-    """Returns a table of the columns ``names`` as texts, with the rows of ``frame``.
+    """Returns a table of the columns ``names`` as text, with the same rows as ``frame``.
 
-    With ``dialogues``, it also has the column ``has_chat``: whether a row's chat was found by id
-    and text.
+    With ``dialogues``, the table also has the column ``has_chat``: whether the row's chat is among
+    the dialogues.
 
     Args:
         frame: A table of judgements.
@@ -82,7 +82,7 @@ def _columns_of_chats(
     """Returns the columns ``names`` of the ``dialogues`` that have a row in ``frame``.
 
     Args:
-        available: Names of metadata, which the dialogues' names are added to.
+        available: Names of existing columns, for error messages. The dialogues' are added.
 
     Raises:
         ConfigError: None of ``dialogues`` has a row.
@@ -123,7 +123,7 @@ def row_keys(frame: DataFrame) -> list[ScoreKey]:
     return [ScoreKey(*values) for values in columns.to_numpy()]
 
 
-def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
+def parse_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
     """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods.
 
     Args:

@@ -29,11 +29,11 @@ _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 @dataclass(frozen=True, slots=True)
 class MatchedLabels:
-    """Human labels, matched with rows of scores.
+    """Human labels, matched with rows of a table of scores.
 
     Attributes:
-        rows: Each labelled dialogue, with the indices of its score rows.
-        notes: Sentences that count the labels without a row.
+        rows: Each labelled dialogue, with the indices of the scores that it belongs to.
+        notes: Sentences on how many labels belong to no score.
     """
 
     rows: list[tuple[LabelledDialogue, list[int]]]
@@ -47,18 +47,18 @@ def match_labels(
     file: str,
     may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
-    """Finds the score rows that each human label belongs to, by id and chat.
+    """Finds the scores that each human label belongs to, by id and text.
 
     Args:
         frame: A table of judgements.
         searched: Indices of the rows of ``frame`` to search.
         labels: The labelled dialogues or turns.
         file: The name of the labels' file, for notes and errors.
-        may_meet: Returns whether a label may belong to a row.
+        may_meet: Called with a label and a score's key. False forbids the match.
 
     Raises:
-        MedalError: Many labels are of other chats.
-        ConfigError: ``medal curate`` selected the labelled rows, so they are no random sample.
+        MedalError: Many labels have the id of a score but another text.
+        ConfigError: ``medal curate`` selected the labelled dialogues, so they are no random sample.
     """
     if any("curation" in label.extra for label in labels):
         raise ConfigError(
@@ -86,13 +86,13 @@ def match_labels(
 def label_columns(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns by dimension the mean label of each row [size] on the judge's scale, NaN without a
-    label.
+    """Returns the mean human label of each score by dimension, [size] on the judge's scale, NaN
+    without a label.
 
     Args:
-        matched: The labels with their rows.
-        size: The number of rows.
-        dimensions: The judge's dimensions by name.
+        matched: The labels with the indices of their scores.
+        size: The number of scores.
+        dimensions: Dimension name -> the judge's dimension.
         file: The name of the labels' file, for errors.
 
     Raises:
@@ -124,12 +124,12 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
     """Adds the mean human label of each row to ``scores``, and notes on labels that fit no row.
 
     Args:
-        labels: Matched with rows by id, chat and, if turns are judged, turn.
+        labels: Labelled dialogues or turns, which are matched with rows by id, text and turn.
         file: The name of the labels' file, for notes and errors.
 
     Raises:
         DataError: No row or dimension is both judged and labelled, or a label is outside its scale.
-        MedalError: Many labels are of other chats.
+        MedalError: Many labels have the id of a row but another text.
     """
     matched = match_labels(
         scores.frame,
@@ -157,13 +157,14 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
 
 
 def _mean_on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:
-    """Returns the mean of ``rating`` on the scale of ``dimension``, None if it has no value.
+    """Returns the mean of ``rating`` over annotators, on the judge's scale. None without a value.
 
     Args:
+        dimension: The judge's dimension.
         file: The name of the labels' file, for the error.
 
     Raises:
-        DataError: The rating states no scale, and its mean is outside the judge's.
+        DataError: The rating states no scale, and its mean is outside the judge's scale.
     """
     value = mean(rating)
     if value is None:

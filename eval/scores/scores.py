@@ -15,7 +15,7 @@ from medal_judges.eval.scores.bad import (
     bad_scores_by_name,
     require_dimension,
 )
-from medal_judges.eval.scores.columns import Unit, read_columns, read_periods
+from medal_judges.eval.scores.columns import Unit, parse_periods, read_columns
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
@@ -42,18 +42,20 @@ class Scores:
     """The judgements of one judge as arrays, with one row for each dialogue or judged turn.
 
     Attributes:
-        frame: The table of judgements. All other arrays have its rows.
-        dimensions: By name, also each rule for bad scores as a binary dimension.
-        scores: By dimension, shape [rows], NaN if a row is unscored.
-        clusters: [rows] index of each row's cluster, a group of rows that vary together.
+        frame: The table of judgements. All arrays have the same rows.
+        dimensions: Dimension name -> dimension. A rule for bad scores is a binary dimension, such
+            as ``overall below 1.5``.
+        scores: Dimension name -> scores [rows], NaN if unscored.
+        clusters: [rows] index of each row's cluster. Rows of one cluster are not independent.
         cluster_name: What a cluster is, such as ``dialogue`` or ``user``.
-        columns: Columns of the chats as texts, None without a value.
-        period_of: The period of each row, such as ``2026-03``.
-        periods: All periods in order.
-        notes: Sentences on rows and labels that are missing.
+        columns: A table of columns of the chats, such as ``version``, as text.
+        period_of: The period of each row, such as ``2026-03``. None without periods.
+        periods: The names of all periods in order.
+        notes: Warnings about missing rows and labels.
         skipped: The number of unreadable lines of the input.
-        people: By dimension, [rows] mean human labels on the judge's scale, or NaN.
-        bad: Rules for bad scores, by names such as ``overall below 1.5``.
+        people: Dimension name -> mean human labels [rows] on the judge's scale, NaN without a
+            label.
+        bad: Name such as ``overall below 1.5`` -> rule for bad scores.
     """
 
     frame: DataFrame
@@ -92,14 +94,16 @@ class Scores:
         return counts
 
     def failures_text(self) -> str:
-        """Returns the three most frequent reasons of unscored rows, with their counts, as text."""
+        """Returns the three most frequent reasons why rows are unscored, with counts: ``12 ×
+        timeout``."""
         failures = self.frame["failure"][~self.is_scored].fillna("no reason given")
         counts = failures.value_counts()[:3]
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored, without rules for bad ones."""
+        """Returns the names of the dimensions that the judge scored, without the rules for bad
+        scores."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -115,7 +119,8 @@ class Scores:
 
     @property
     def headline(self) -> str | None:
-        """Returns ``overall``, or the name of the first graded dimension. None if there is none."""
+        """Returns the name of the main dimension: ``overall``, or otherwise the first graded
+        dimension. None if no dimension is graded."""
         return next(iter(self.graded_names), None)
 
     @property
@@ -132,23 +137,23 @@ class Scores:
         """Returns ``estimate`` as a table cell: in percent if the dimension ``name`` is binary.
 
         Args:
-            signed: Whether the estimate is a difference, and shows its sign.
+            signed: Whether to show the sign, as of a difference.
         """
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns a mask [rows] of the rows with a value of ``column``. A language that the judge
-        does not
-        support is no value."""
+        """Returns a mask [rows] of the rows with a value of ``column``. For the column ``lang``,
+        also without the languages that the judge does not support."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
         return np.asarray(is_read)
 
     def add_bad_scores(self, thresholds: Sequence[str]) -> None:
-        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``, with the
-        value 1
-        where a score or a human label is bad."""
+        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its value is
+        1 where a score is bad.
+
+        Human labels get the same dimension."""
         self.bad = bad_scores_by_name(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
@@ -157,9 +162,8 @@ class Scores:
                 self.people[name] = bad.flags(self.people[bad.scale.name])
 
     def values(self, name: str) -> Floats:
-        """Returns the scores [rows] of the dimension ``name``, NaN if unscored. In a binary
-        dimension,
-        probabilities become 1 (present) or 0."""
+        """Returns the scores [rows] of the dimension ``name``, NaN if unscored. Probabilities of an
+        issue are rounded to 1 (present) or 0."""
         scores = self.scores[name]
         if self.is_share(name):
             return np.where(np.isfinite(scores), is_present(scores) * 1.0, np.nan)
@@ -181,8 +185,9 @@ def scores_from_frame(
         frame: Judgements of one judge, as ``read_score_frame`` returns them.
         dialogues: The scored chats, for values of columns that ``frame`` lacks.
         by: Names of columns to compare by, such as ``version``.
-        over: A column of times and the unit of a period, such as ``("time", "day")``.
-        cluster: A column whose equal values vary together (default: the dialogue's id).
+        over: A column of times and the length of a period, such as ``("time", "day")``.
+        cluster: A column such as ``user``: rows with the same value are not independent (default:
+            rows of one dialogue).
         dimensions: Names of the dimensions to keep (default: all).
 
     Raises:
@@ -212,7 +217,7 @@ def scores_from_frame(
     )
     missing = {name: columns[name].isna() for name in dict.fromkeys([*by, *names])}
     if over is not None and len(frame):
-        loaded.period_of, loaded.periods = read_periods(columns[over[0]], over[1])
+        loaded.period_of, loaded.periods = parse_periods(columns[over[0]], over[1])
         missing[over[0]] = loaded.period_of.isna()
     if "has_chat" in columns:
         missing["chat with that id and text"] = ~columns["has_chat"]
@@ -227,8 +232,9 @@ def scores_from_frame(
 def scales_and_scores(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns two mappings by dimension: the scale, and the scores [rows] with NaN if unscored. A
-    dimension without any score is left out.
+    """Returns the dimensions of a table of judgements by name, and the scores [rows] by name.
+
+    NaN is an unscored row. A dimension without any score is left out.
 
     Args:
         frame: A table of judgements.
@@ -263,8 +269,13 @@ def scales_and_scores(
 
 
 def _require_on_scale(frame: DataFrame, scale: Dimension, numbers: Floats) -> None:
-    """Raises DataError, with an id of ``frame``, if one of ``numbers`` [rows] is off
-    the ``scale``."""
+    """Raises DataError if a score is outside its scale.
+
+    Args:
+        frame: The table of judgements, for the id in the error message.
+        scale: The dimension.
+        numbers: [rows] scores.
+    """
     outside = np.maximum(scale.low - numbers, numbers - scale.high) > scale.tolerance
     if outside.any():
         row = int(outside.argmax())

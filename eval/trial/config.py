@@ -23,16 +23,18 @@ GROUPS: Mapping[Group, str] = {
 
 
 class TrialConfig(Config):
-    """The size of a trial, in which judges score edited dialogues.
+    """The size of a trial, in which judges score dialogues before and after edits.
 
     Attributes:
         seed: The seed of every random choice.
-        dialogues: The number of dialogues from the file, or without a file from ``chitchat:test``.
-        languages: The languages of the shipped conversations, which are added without a file.
+        dialogues: The number of dialogues to draw from the user's file. Without a file, from the
+            data set ``chitchat:test``.
+        languages: Languages of the shipped conversations, which are used only without a file.
         max_turns: The maximum number of turns of a dialogue from ``chitchat:test``.
-        per_check: The maximum number of pairs of dialogues in a check.
-        checks: Names of checks or of groups of checks, such as ``attack`` (empty: all).
-        texts: A further file of texts to insert, like configs/trial/texts.yaml.
+        per_check: The maximum number of dialogues to edit for one check.
+        checks: Names of checks, such as ``lower_case``, or of their groups, such as ``attack``
+            (empty: all).
+        texts: A YAML file of further texts to insert, in the form of configs/trial/texts.yaml.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -44,5 +46,6 @@ class TrialConfig(Config):
     texts: str | None = None
 
     def selects(self, check: str, group: str) -> bool:
-        """Returns whether ``checks`` selects this ``check``, by its name or by its ``group``."""
+        """Returns whether the trial includes ``check``, by its name or by the name of its
+        ``group``."""
         return not self.checks or check in self.checks or group in self.checks

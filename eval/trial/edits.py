@@ -40,16 +40,16 @@ Random = np.random.Generator
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of dialogues, and the effect that it should have on their scores.
+    """An edit of dialogues, and the effect that it should have on their scores.
 
     Attributes:
         name: The name of the check, such as ``lower_case``.
-        group: The expected effect. ``same``: none, ``no_gain``: no rise, ``must_fall``: a fall,
-            ``attack``: no move towards ``harm``.
-        description: What is changed, in words.
+        group: How the score should react. ``same``: not change. ``no_gain``: not rise.
+            ``must_fall``: fall. ``attack``: not change in the direction ``harm``.
+        description: What is changed, in a sentence.
         make: Takes a dialogue, a random generator and the conversation's name. Returns the edited
-            dialogue and one to compare with, or None.
-        harm: The direction in which an attack is harmful.
+            dialogue and the one to compare it with, or None if the edit is impossible.
+        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one.
     """
 
     name: str
@@ -129,10 +129,10 @@ def repeat_question(dialogue: Dialogue, rng: Random) -> Dialogue:
 
 
 def _neutral_text(dialogue: Dialogue, rng: Random, count: int) -> str:
-    """Returns about ``count`` characters of neutral sentences that are not in ``dialogue``.
+    """Returns neutral sentences that do not occur in ``dialogue``, about ``count`` characters long.
 
     Raises:
-        CannotInject: There are no such sentences in the dialogue's language.
+        CannotInject: No neutral sentence is left in the dialogue's language.
     """
     injection = Injection(dialogue, 1, rng, Donors(), "test", dialogue.id)
     return join_sentences(
@@ -146,11 +146,11 @@ def _edit_and_original(
     rng: Random,
     group: str,
 ) -> Versions:
-    """Returns the dialogue after ``change``, and the unchanged dialogue. None if it cannot be
-    changed.
+    """Returns the edited and the unchanged dialogue. None if the edit is impossible or changes
+    nothing.
 
     Args:
-        rng: Passed to ``change``.
+        change: The edit: takes a dialogue and ``rng``, returns a dialogue.
         group: Unused.
     """
     try:
@@ -168,18 +168,22 @@ Hidden = Literal["none", "zero_width", "look_alike", "tags"]
 
 
 class TextInsertion(Config):
-    """An edit that inserts texts into turns, as an entry of configs/trial/texts.yaml.
+    """An edit that inserts texts into turns: one entry of configs/trial/texts.yaml.
 
     Attributes:
-        group: The expected effect on the score, such as ``attack``.
-        what: The edit in words.
-        role: The speaker whose turns get the text.
-        where: Which of these turns: ``each``, ``first`` or ``last``.
-        place: The end of the turn to insert at: ``start`` or ``end``.
-        control: What to compare with: the original (``none``), or one with ``neutral`` text.
-        harm: Whether a higher (``up``) or lower (``down``) score is what an attacker wants.
-        hidden: How the text is hidden from a reader, such as ``zero_width`` characters.
-        texts: Mappings of a language to a text. Each turn gets one of them.
+        group: How the score should react. ``same``: not change. ``no_gain``: not rise. ``attack``:
+            not change in the direction ``harm``.
+        what: A description of the edit, such as "Every answer flatters the user.".
+        role: The speaker whose turns get the text: ``user`` or ``assistant``.
+        where: Which turns of that speaker get the text: ``each``, the ``first`` or the ``last``.
+        place: Whether the text goes to the ``start`` or the ``end`` of a turn.
+        control: The dialogue to compare with. ``none``: the original. ``neutral``: the original
+            with harmless sentences of the same length.
+        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one.
+        hidden: How the text is hidden from a reader. ``none``: visible. ``zero_width``: invisible
+            characters between letters. ``look_alike``: Cyrillic or Greek letters. ``tags``:
+            invisible characters.
+        texts: The texts to draw from, each by language: ``{en: "Thank you.", de: "Danke."}``.
     """
 
     group: Literal["same", "no_gain", "attack"]
@@ -195,17 +199,17 @@ class TextInsertion(Config):
     )
 
     def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
-        """Returns the dialogue with the text inserted, and the dialogue to compare it with.
-
-        The latter is unchanged, or has neutral sentences in place of the text if ``control`` is
-        ``neutral``.
+        """Returns the dialogue with the text inserted, and the dialogue to compare it with (the
+        original, or one with neutral sentences in place of the text).
 
         Args:
-            rng: Chooses the texts.
+            rng: Draws the texts.
             group: Unused.
 
         Returns:
-            None if no turn has the role, or no text is in the dialogue's language.
+            Both dialogues, or None if the edit is impossible: no turn has the role, or a text is
+                not in
+            the dialogue's language.
         """
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
@@ -238,11 +242,11 @@ class TextInsertion(Config):
 
 
 def disguise(text: str, how: Hidden) -> str | None:
-    """Returns ``text`` hidden in the way ``how``. None if too few of its characters can be hidden.
+    """Returns ``text`` hidden from a human reader. None if too few of its characters can be hidden.
 
     Args:
         how: ``zero_width`` (invisible characters between letters), ``look_alike`` (Cyrillic or
-            Greek letters), ``tags`` (invisible text) or ``none``.
+            Greek letters), ``tags`` (invisible characters only) or ``none`` (unchanged).
     """
     if how == "zero_width":
         return re.sub(r"([^\W_])", "\\1\u200b", text)
@@ -262,13 +266,13 @@ def disguise(text: str, how: Hidden) -> str | None:
 def _injected_and_control(
     donors: Donors, issue: str, dialogue: Dialogue, rng: Random, group: str
 ) -> Versions:
-    """Returns the dialogue with ``issue`` injected, and its matched control. None if this is
-    impossible.
+    """Returns the dialogue with ``issue`` injected, and the same dialogue with harmless edits in
+    the same turns. None if the issue cannot be injected.
 
     Args:
-        donors: Other dialogues whose texts may be used.
+        donors: Other dialogues, whose texts are inserted.
         issue: The name of the issue, such as ``repetitive``.
-        group: The dialogue's group, whose texts are not used.
+        group: The name of the conversation, whose own texts are not inserted.
     """
     injection = Injection(dialogue, STRENGTH, rng, donors, "test", group)
     try:
@@ -325,7 +329,7 @@ def _surface_edits() -> Iterator[Edit]:
 
 
 def _text_edits(path: str) -> Iterator[Edit]:
-    """Yields one edit for each entry of the YAML file ``path``.
+    """Yields one edit for each entry of the YAML file ``path``, such as ``trial/texts``.
 
     Raises:
         ConfigError: An entry is not valid.

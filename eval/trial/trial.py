@@ -56,7 +56,7 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge to try out, and its name in the table."""
+    """A judge to test in a trial, and its name in the table."""
 
     name: str
     judge: Judge
@@ -64,15 +64,16 @@ class TrialJudge:
 
 @dataclass(frozen=True, slots=True)
 class TrialFinding:
-    """The result of one check for one judge.
+    """The result of one check (an edit) for one judge.
 
     Attributes:
-        group: The expected effect of the edit, such as ``must_fall``.
+        group: How the score should react to the edit, such as ``must_fall``.
         check: The name of the edit, such as ``lower_case``.
-        description: What the edit does, in words.
-        verdict: ``green``, ``red``, or ``none`` with too few pairs.
+        description: What the edit does, in a sentence.
+        verdict: ``green`` if the score reacts as it should, ``red`` if not, ``none`` with fewer
+            than 10 pairs.
         change: The mean change of the score, in points on a scale from 1 to 5.
-        pairs: The number of compared pairs of dialogues.
+        pairs: The number of pairs of an edited dialogue and the one it is compared with.
         conversations: The number of different conversations in the pairs.
     """
 
@@ -92,14 +93,15 @@ class TrialResult:
     Attributes:
         judge: The judge's name in the table.
         signature: The judge's name, version and settings as text.
-        quality: The dimensions whose mean is the score, such as ``overall``.
+        quality: The dimensions whose mean is the tested score, such as ``overall``.
         version: The version of this package.
+        seed: The seed of every random choice.
         data: A hash of all scored dialogues.
-        dialogues: The number of original dialogues.
+        dialogues: The number of dialogues before editing.
         versions: The number of all scored dialogues, edited ones included.
         languages: The languages of the compared dialogues.
         findings: One result for each check.
-        notes: Data that was missing.
+        notes: Messages on data that was missing.
     """
 
     judge: str
@@ -120,14 +122,16 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """The dialogues of a trial, and the pairs of them to compare.
+    """The dialogues of a trial, and which pairs of them to compare.
 
     Attributes:
-        dialogues: By id: originals, edited versions, controls and translations.
-        originals: The number of dialogues before edits.
+        edits: The edits that were made.
+        dialogues: Id -> dialogue: originals, edited versions, versions with harmless edits to
+            compare with, and translations.
+        originals: The number of dialogues before editing.
         pairs: A table with the columns check, conversation, lang, before and after. The last two
             are ids of dialogues.
-        notes: Data that is missing on this machine.
+        notes: Messages on data that is missing on this machine.
     """
 
     edits: Sequence[Edit]
@@ -144,13 +148,13 @@ def plan_trial(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> TrialPlan:
-    """Chooses the dialogues of a trial, edits them, and returns the pairs to compare.
+    """Chooses the dialogues of a trial, edits them, and plans which pairs to compare.
 
     Args:
         config: The size of the trial, the seed and the checks.
         data: A file or data set (default: ``chitchat:test`` and shipped conversations).
-        reading: Collects problems of the file.
-        options: How to read a file.
+        reading: Collects the problems of the file.
+        options: How to read the file.
 
     Raises:
         ConfigError: There is no dialogue, or a check is unknown.
@@ -197,8 +201,11 @@ def plan_trial(
 def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
-    """Adds ``translations`` and their English originals to ``dialogues``, and returns a pair to
-    compare for each translation."""
+    """Adds ``translations`` and their English originals to ``dialogues``.
+
+    Returns:
+        For each translation a row of ``TrialPlan.pairs``, which compares it with the original.
+    """
     pairs: list[tuple[str, ...]] = []
     for row in translations:
         reference = shipped_dialogues()[row.group][REFERENCE]
@@ -212,11 +219,11 @@ def _add_translations(
 def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
-    """Returns at most ``config.dialogues`` rows that have an answer, in an order drawn with the
-    seed.
+    """Draws at most ``config.dialogues`` of ``rows`` that have an answer, with the seed of
+    ``config``.
 
     Args:
-        is_shipped: Whether to choose only dialogues of medium length.
+        is_shipped: Whether to draw only dialogues of 6 to ``config.max_turns`` turns.
     """
     candidates = []
     for row in rows:
@@ -257,9 +264,8 @@ def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
 def _make_versions(
     rows: Sequence[LabelledDialogue], edit: Edit, seed: int
 ) -> Iterator[tuple[LabelledDialogue, Dialogue, Dialogue]]:
-    """Yields each of ``rows`` that can carry ``edit``, in random order, with the edited dialogue
-    and
-    the dialogue to compare it with."""
+    """Yields each of ``rows`` that can be edited, the edited dialogue, and the dialogue to compare
+    it with. The order is random."""
 
     def order(row: LabelledDialogue) -> tuple[int, str]:
         return stable_hash(seed, edit.name, row.id), row.id
@@ -284,16 +290,16 @@ def run_trial(
     options: ReadOptions = DEFAULT_READING,
     progress: Progress | None = None,
 ) -> list[TrialResult]:
-    """Scores dialogues and their edited versions with each judge, and tests how the scores change.
+    """Scores dialogues before and after edits with each judge, and tests how the scores change.
 
-    Writes versions.jsonl, pairs.jsonl and each judge's judgements into ``out``. A second run reads
+    Writes versions.jsonl, pairs.jsonl and each judge's judgements into ``out``. A second run reuses
     the judgements.
 
     Args:
-        judges: The judges to try out.
+        judges: The judges to test.
         config: The size of the trial and the checks.
         data: A file or data set (default: ``chitchat:test`` and shipped conversations).
-        reading: Collects problems of the file.
+        reading: Collects the problems of the file.
         options: How to read the file.
         progress: Called with a label and the number of dialogues scored since its last call.
 
@@ -341,8 +347,12 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean score of ``judgement`` over the dimensions ``parts``, from 1 (poor) to 5
-    (good). None if a dimension has no score."""
+    """Returns the mean score of ``judgement``, rescaled from 1 (poor) to 5 (good). None if a
+    dimension has no score.
+
+    Args:
+        parts: The dimensions to average.
+    """
     total = 0.0
     for dimension in parts:
         score = judgement.scores.get(dimension.name)
@@ -358,11 +368,13 @@ def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | N
 def _scored_pairs(
     plan: TrialPlan, scores: Mapping[str, float | None], languages: Sequence[str]
 ) -> pd.DataFrame:
-    """Returns the pairs of ``plan`` that have both scores, with the column ``change``.
+    """Returns the pairs of ``plan`` of which both dialogues are scored, with a column ``change``
+    (score after the edit minus before).
 
     Args:
-        scores: By the id of a dialogue.
-        languages: The judge's languages. Pairs in others are left out, unless no pair would remain.
+        scores: Id of a dialogue -> its score, None if unscored.
+        languages: The judge's languages. Pairs in other languages are left out, unless no pair
+            would remain.
     """
     pairs = plan.pairs
     before = pairs.before.map(scores).astype(float)
@@ -377,7 +389,7 @@ def _scored_pairs(
 def trial_findings(
     edits: Sequence[Edit], pairs: pd.DataFrame
 ) -> Iterator[TrialFinding]:
-    """Yields the result of each check.
+    """Yields the result of each check for one judge.
 
     Args:
         edits: The edits that were made.
@@ -408,15 +420,15 @@ def _make_finding(
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
-    """Returns ``red`` if the score changed as it should not, otherwise ``green``.
+    """Returns ``red`` if the score changed in a way that it should not, otherwise ``green``.
 
-    A score that should stay may move by 0.1 points. A score that should fall must do so beyond
-    chance.
+    A change is red only if its whole interval is beyond 0.1 points in the wrong direction. A score
+    that should fall is green only if the whole interval is below 0.
 
     Args:
-        group: The expected effect, such as ``must_fall``.
+        group: How the score should react, such as ``must_fall``.
         change: The mean change of the score with its interval, in points from 1 to 5.
-        harm: ``up`` or ``down``: the direction in which an attack is harmful.
+        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one.
     """
     assert change.value is not None
     low = change.value if change.low is None else change.low
@@ -435,10 +447,10 @@ def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
 
 
 def trial_page(results: Sequence[TrialResult]) -> Page:
-    """Returns the page trial.html with the change and verdict of each check and judge.
+    """Returns the page trial.html, with the change and verdict of each check and judge.
 
     Args:
-        results: One for each judge.
+        results: The results, one entry for each judge.
     """
     first = results[0]
     table = trial_table(results)
@@ -469,7 +481,8 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
 
 
 def _answer_sentence(result: TrialResult) -> str:
-    """Returns a sentence of at most 100 characters: which checks of ``result`` are red."""
+    """Returns a sentence of at most 100 characters: how many and which checks of ``result`` are
+    red."""
     red: list[str] = []
     few = 0
     for finding in result.findings:

@@ -96,7 +96,7 @@ def test_every_pair_of_judges_on_an_issue(issues: list[JudgedRows]) -> None:
     pairs = [(line["Better"], line["Other"]) for line in lines]
     assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
     said = {one.row.judge: one.aligned.judge.numbers >= 0.5 for one in issues}
-    people = issues[0].aligned.answers.numbers
+    people = issues[0].aligned.ratings.numbers
     for line, test in zip(lines, tests, strict=True):
         one, two = said[str(line["Better"])], said[str(line["Other"])]
         f1 = [np.mean([f1_score(a, side) for a in people.T]) for side in (one, two)]

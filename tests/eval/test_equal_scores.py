@@ -11,7 +11,7 @@ from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
     evaluate,
-    system_agreements,
+    measure_system_order,
 )
 from medal_judges.eval.report.estimates import compute_estimates, decide_gates
 from medal_judges.eval.report.options import Gate
@@ -89,7 +89,9 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
                 if metric != "pearson":
                     assert figure == others[metric], metric
         if name == "overall":
-            accuracies = [system_agreements([run])[0].pairwise_accuracy for run in runs]
+            accuracies = [
+                measure_system_order([run])[0].pairwise_accuracy for run in runs
+            ]
             assert accuracies[0] == accuracies[1]
         cases += runs
     tables = {table.title: table for table in comparison_tables(cases)}

@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 from tests.exact import exact
 
 from medal_judges.eval.benchmark.injected import injected_table
-from medal_judges.eval.benchmark.sets import Answers
+from medal_judges.eval.benchmark.sets import SetJudgements
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -47,8 +47,8 @@ def line(scores: dict[tuple[int, str], float | None]) -> dict[str, object]:
         if score is not None:
             id = f"{number}.{kind}"
             judgements.append(Judgement(id, "j", {ISSUE: score}))
-    answers = Answers("j", "judge:j", judgements, {ISSUE: ISSUE})
-    table = injected_table("set", rows, [answers], 0.5)
+    set_judgements = SetJudgements("j", "judge:j", judgements, {ISSUE: ISSUE})
+    table = injected_table("set", rows, [set_judgements], 0.5)
     return dict(zip(table.columns, table.rows[0], strict=True))
 
 

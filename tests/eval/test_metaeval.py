@@ -66,7 +66,7 @@ def test_joined_by_id_in_row_order() -> None:
     assert aligned.people.numbers.tolist() == [2, 4]
     assert aligned.judge.numbers.tolist() == [0.25, 0.5]
     expected = [[1, 3], [4, np.nan]]
-    assert np.array_equal(aligned.answers.numbers, expected, equal_nan=True)
+    assert np.array_equal(aligned.ratings.numbers, expected, equal_nan=True)
     assert aligned.total == 3  # c has no score; d has no label
 
 

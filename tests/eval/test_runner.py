@@ -13,7 +13,7 @@ from medal_judges.errors import (
     MedalError,
 )
 from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.eval.benchmark.sets import load_set, published_answers
+from medal_judges.eval.benchmark.sets import judgements_from_labels, load_set
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.jsonl import write_records
@@ -171,7 +171,7 @@ def test_published_labels_are_those_of_the_turns() -> None:
     config = SetConfig(name="abceval", **settings)  # type: ignore[arg-type]
     loaded = load_set(config)
     assert not isinstance(loaded, str)
-    found = published_answers(config, loaded.rows, "gpt").judgements
+    found = judgements_from_labels(config, loaded.rows, "gpt").judgements
     assert len(found) == 54
     assert {str(j.scores[name]) for j in found for name in names} == {"0.0", "1.0"}
 

@@ -16,7 +16,7 @@ from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.estimates import ReportEstimates, compute_estimates
-from medal_judges.eval.scores.columns import read_periods
+from medal_judges.eval.scores.columns import parse_periods
 from medal_judges.eval.scores.scores import Scores, scores_from_frame
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
@@ -160,12 +160,12 @@ def test_an_interval_and_its_p_value_never_disagree() -> None:
 def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:
     texts = [MARCH, "2026-03-17", "nothing", "14.03.2026", "True", "12"]
     column = pandas.Series(texts, dtype=object, name="time")
-    of_rows, days = read_periods(column, "day")
+    of_rows, days = parse_periods(column, "day")
     assert days == [MARCH, "2026-03-15", "2026-03-16", "2026-03-17"]
     assert of_rows.isna().tolist() == [False, False, True, True, True, True]
-    assert read_periods(column, "week")[1] == ["2026-03-09", "2026-03-16"]
+    assert parse_periods(column, "week")[1] == ["2026-03-09", "2026-03-16"]
     ends = pandas.Series(["2025-11-30T23:59:59Z", "2026-02-01"], dtype=object)
-    assert read_periods(ends, "month")[1] == [
+    assert parse_periods(ends, "month")[1] == [
         "2025-11",
         "2025-12",
         "2026-01",
@@ -173,4 +173,4 @@ def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:
     ]
     for wrong in (["yesterday"], ["0001-01-01", MARCH]):
         with pytest.raises(ConfigError):
-            read_periods(pandas.Series(wrong, dtype=object, name="time"), "day")
+            parse_periods(pandas.Series(wrong, dtype=object, name="time"), "day")

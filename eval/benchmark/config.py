@@ -46,8 +46,8 @@ class JudgeConfig(Config):
     Attributes:
         name: The judge's name in the tables.
         path: A folder, Hub id (``ORG/NAME@REVISION``) or YAML file. Empty with ``predictions``.
-        predictions: Set -> its file of finished scores (judgements or a CSV table), such as ``{fed:
-            fed.csv}``.
+        predictions: Set -> its file of finished scores, such as ``{fed: fed.csv}``: judgements, or
+            a CSV table.
         options: Settings that override the judge's own, such as ``{llm: ORG/NAME}``.
         dimensions: Dimension of the sets -> the judge's name for it: ``{engaging: engagingness}``.
             Overrides the mapping of a set.

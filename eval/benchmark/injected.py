@@ -54,9 +54,9 @@ def injected_table(
         min_coverage: The share of ``rows`` that a judge must score to get metrics, on [0, 1].
     """
     lines: list[Row] = []
-    for judged in set_judgements:
-        joined = join_rows(rows, judged.judgements)
-        for issue, dimension in judged.names.items():
+    for of_judge in set_judgements:
+        joined = join_rows(rows, of_judge.judgements)
+        for issue, dimension in of_judge.names.items():
             scored = []
             count = 0
             for row, judgement in zip(joined.rows, joined.judgements, strict=True):
@@ -77,7 +77,7 @@ def injected_table(
                 reason = f"coverage {coverage:.1%} is below {min_coverage:.1%}"
                 cells = [Estimate(None, reason=reason)] * len(cells)
             injected = int((table.kind == "planted").sum())
-            line: list[Cell] = [issue, judged.judge, *cells]
+            line: list[Cell] = [issue, of_judge.judge, *cells]
             lines.append([*line, injected, Share(Estimate(coverage))])
     lines.sort(key=lambda line: str(line[0]))
     columns = ("Issue", "Judge", *INJECTED_COLUMNS, "Injected rows", "Coverage")

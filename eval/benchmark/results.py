@@ -92,18 +92,18 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
                 injected_table(name, data.rows, set_judgements, config.min_coverage)
             )
             continue
-        for judged in set_judgements:
+        for of_judge in set_judgements:
             joined = join_rows(
-                data.rows, judged.judgements, judged.scales, data.left_out
+                data.rows, of_judge.judgements, of_judge.scales, data.left_out
             )
-            signature = Signature.parse(judged.signature)
-            for dimension, judge_dimension in judged.names.items():
+            signature = Signature.parse(of_judge.signature)
+            for dimension, judge_dimension in of_judge.names.items():
                 signature = replace(signature, data=data.data, dimension=dimension)
                 evaluations += evaluate(
                     joined,
                     data.rows,
                     {dimension: judge_dimension},
-                    judge=judged.judge,
+                    judge=of_judge.judge,
                     signature=str(signature),
                     set_name=name,
                     min_coverage=config.min_coverage,

@@ -217,10 +217,9 @@ class ScoreReport:
         coverage = "–"
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
-        resumed = f"{self.resumed} resumed"
-        if self.changed:
-            resumed += f", {self.changed} chats changed since"
-        yield f"{self.total} judgements ({resumed}), coverage {coverage}"
+        yield f"{self.total} judgements, coverage {coverage}"
+        if self.resumed or self.changed:
+            yield f"  {self.resumed} from an earlier run, {self.changed} chats changed since"
         if spent := usage_text(self.usage):
             yield f"  {spent}"
         for reason, count in self.failures.most_common():

@@ -34,7 +34,7 @@ FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
 # (Nadeau and Bengio 2003, "Inference for the generalization error").
 INFLATION = 1 + FOLDS / (FOLDS - 1)
-AS_IS, LINE, MEAN = "judge as it is", "judge after a line", "mean rating"
+AS_IS, LINE, MEAN = "judge as it is", "judge corrected by a line", "mean rating"
 LENGTH, ALIGNED, PERSON = "length", "aligned judge", "one person, the others"
 REVERSED = 2.33  # standard errors of a correlation that labels by chance exceed in 1%
 ALPHAS = (3.0, 30.0, 300.0)
@@ -185,7 +185,7 @@ class Proof:
     Attributes:
         fit: The name of the chosen fit, such as ``a monotone curve``.
         line: The fitted function of the judges' scores.
-        base: The better baseline: ``judge after a line`` or ``mean rating``.
+        base: The better baseline: ``judge corrected by a line`` or ``mean rating``.
         gain: The error of the baseline ``base`` minus the error of the aligned judge.
         lines: The measured agreement with people of the aligned judge and each baseline.
         count: The number of dialogues.

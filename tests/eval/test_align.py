@@ -73,7 +73,7 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     record = json.loads((out / "align.json").read_text())["dimensions"]["overall"]
     lines = {line["name"]: line for line in record["lines"]}
     assert record["kept"] and record["gain"]["low"] > 0
-    assert record["base"] in ("judge after a line", "mean rating")
+    assert record["base"] in ("judge corrected by a line", "mean rating")
     gain = lines[record["base"]]["error"] - lines["aligned judge"]["error"]
     assert record["gain"]["value"] == pytest.approx(gain)
     # Nested: better than the mean by what length says, and no better than people's own noise.

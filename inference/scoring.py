@@ -218,7 +218,7 @@ class ScoreReport:
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
         yield f"{self.total} judgements, coverage {coverage}"
-        if self.resumed or self.changed:
+        if self.resumed + self.changed:
             yield f"  {self.resumed} from an earlier run, {self.changed} chats changed since"
         if spent := usage_text(self.usage):
             yield f"  {spent}"

@@ -2,7 +2,7 @@
 # MEDAL in one evening on eight GPUs: docs/tutorials/one_evening.md.
 #
 #   scripts/one_evening.sh                                  # says where the price is, and stops
-#   ONE_EVENING_MAX_COST=900 scripts/one_evening.sh         # US dollars, for each of the two paid steps
+#   ONE_EVENING_MAX_COST=900 scripts/one_evening.sh         # US dollars, for each run of a paid step
 #   ONE_EVENING_MAX_COST=900 ONE_EVENING_HUB=my-org scripts/one_evening.sh     # and pushes three judges
 #
 # A step that ended well leaves a file in OUT/done and is skipped the next time; a step that was

@@ -20,6 +20,6 @@ def test_the_walk_shows_what_its_commands_print(walk: Path) -> None:
     assert told
     for before, now in zip(told, run_walk(walk), strict=True):
         if NUMBERS_VARY in text:
-            assert now.words == before.verdict_words, before.command
+            assert now.words == before.words, before.command
         else:
             assert now.lasting == before.lasting, before.command

@@ -48,8 +48,8 @@ class ColumnMap:
     """Which columns of a user's file hold which fields, roles and labels.
 
     Attributes:
-        fields: Field (``id``) -> column, or path of a nested value (``meta.user.id``).
-        roles: Speaker's name in lower case -> role.
+        fields: Field -> column: ``{"id": "ticket"}``. A nested value has a path: ``meta.user.id``.
+        roles: Speaker's name in lower case -> role: ``{"kunde": "user"}``.
         labels: Column of ratings (of one annotator) -> its dimension and scale.
     """
 
@@ -58,18 +58,18 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of ``record`` that holds the field ``name``, an empty text if there is
-        none.
+        """Returns the column of ``record`` that holds the field ``name``, or an empty string.
 
-        A column in ``fields`` comes before a column with a usual name of the field.
-        """
+        A column that ``fields`` names takes precedence over usual names, such as ``ticket_id`` for
+        ``id``."""
         column = self.fields.get(name)
         if column is None and name in NAMES:
             column = find_key(record, name)
         return column or ""
 
     def value(self, record: Record, name: str) -> Any:
-        """Returns the value of the field ``name`` in ``record``, None if it has no column."""
+        """Returns the value of the field ``name`` in ``record``, or None if no column holds the
+        field."""
         return lookup(record, self.column(record, name))
 
     def require_columns(self, names: Iterable[object], path: str) -> None:
@@ -84,10 +84,11 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value of ``record`` at ``path``, a key or keys joined by dots: ``meta.user.id``.
+    """Returns the value of ``record`` at ``path``: a key, or keys joined by dots
+    (``meta.user.id``).
 
     Args:
-        missing: What is returned if there is no value.
+        missing: Returned if ``record`` has no such value.
     """
     if not isinstance(record, Mapping):
         return missing
@@ -100,14 +101,14 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
 
 
 def parse_if_json(cell: Any, field: str = "") -> Any:
-    """Returns the object or list that the text ``cell`` holds as JSON, and any other value
+    """Returns the object or list that the string ``cell`` holds as JSON, and any other value
     unchanged.
 
     Args:
-        field: Name of the value in an error. Without it, broken JSON is returned unchanged.
+        field: Name of the cell in errors. If it is empty, malformed JSON is returned unchanged.
 
     Raises:
-        RecordError: ``field`` is given, and text that begins with a bracket is not JSON.
+        RecordError: ``field`` is given, and a string that begins with a bracket is not JSON.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
@@ -122,15 +123,16 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
 
 
 def refuse_python_list(cell: str, field: str) -> None:
-    """Raises RecordError if ``cell`` is a list or dict as Python prints it, which is not JSON. The
-    error names ``field``."""
+    """Raises RecordError if ``cell`` is a list or dict in Python's notation, such as ``{'a': 1}``,
+    which is not JSON. The error names ``field``."""
     if _PYTHON_LIST.match(cell):
         expected = "JSON, not Python's text of a list: export it with json.dumps"
         raise RecordError(field, expected, cell)
 
 
 def has_prose(value: object) -> bool:
-    """Returns whether ``value``, or a value nested in it, holds a text of four words or more."""
+    """Returns whether ``value``, or a value nested in it, holds at least four words in a row (12
+    characters of Chinese or Japanese)."""
     return _PROSE.search(str(value)) is not None
 
 
@@ -143,13 +145,14 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns the column map that a config and options of the command line state.
+    """Makes a ColumnMap from a config's columns and the options of a command line.
 
     Args:
-        columns: Field -> column. May also have the mappings ``roles`` and ``labels``.
-        column: Texts such as ``id=conversation_id``. Texts replace entries of ``columns``.
-        label: Texts such as ``Qualität=overall:1..7``.
-        role: Texts such as ``Kunde=user``.
+        columns: Field -> column: ``{"id": "ticket"}``, and optional mappings ``roles`` and
+            ``labels``.
+        column: Strings such as ``id=conversation_id``, which override ``columns``.
+        label: Strings such as ``Qualität=overall:1..7`` (column, dimension, scale).
+        role: Strings such as ``Kunde=user`` (speaker's name, role).
 
     Raises:
         ConfigError: A field or role is unknown or has no value, or a label is malformed.
@@ -165,12 +168,12 @@ def make_column_map(
             # The name of a speaker or of a column of ratings may contain an equals sign.
             name, _, value = pair.rpartition("=")
             entries[name.strip()] = value.strip()
-    _require_known(fields, roles)
+    _require_known_fields_and_roles(fields, roles)
     roles = {str(word).lower(): value for word, value in roles.items()}
-    return ColumnMap(fields, roles, _label_columns(labels))
+    return ColumnMap(fields, roles, _parse_label_columns(labels))
 
 
-def _require_known(fields: Record, roles: Record) -> None:
+def _require_known_fields_and_roles(fields: Record, roles: Record) -> None:
     """Raises ConfigError if a field or a role is unknown or has no value."""
     for name, value in fields.items():
         if name not in _FIELDS:
@@ -189,9 +192,15 @@ def _require_known(fields: Record, roles: Record) -> None:
             )
 
 
-def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
-    """Returns the meaning of each column of ratings in ``labels``, such as ``{"Note":
-    "overall:1..5"}``. Raises ConfigError if a meaning is malformed."""
+def _parse_label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
+    """Parses ``labels``, the user's columns of ratings: ``{"Note": "overall:1..5"}``.
+
+    Returns:
+        Column -> its dimension and scale.
+
+    Raises:
+        ConfigError: A value is not of the form DIMENSION[:LOW..HIGH].
+    """
     rated: dict[str, LabelColumn] = {}
     for name, target in labels.items():
         match = _LABEL.match(str(target).strip())
@@ -217,16 +226,16 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 def read_labels(record: Record, columns: ColumnMap) -> Fields:
     """Returns the ratings in ``record``, from the columns that ``columns.labels`` names.
 
-    A cell holds a number, a list of numbers, or a text such as ``4;NA;5``.
+    A cell holds a number, a list of numbers, or a string such as ``4;NA;5``.
 
     Returns:
-        Up to three fields, or an empty mapping if there is no rating: ``labels`` (dimension ->
-            ratings), ``scales`` (dimension -> [lowest, highest] or None) and ``annotators``
+        An empty mapping if there is no rating, otherwise ``labels`` (dimension -> ratings),
+            ``scales`` (dimension -> [lowest, highest] or None) and, if known, ``annotators``
             (names).
 
     Raises:
-        RecordError: A cell is malformed, or a dimension has two scales, or a column of annotators
-            that the user named has too few or too many names.
+        RecordError: A cell is malformed, two columns give one dimension different scales, or the
+            user's column of annotators does not have one name for each rating.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
@@ -253,10 +262,9 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
 
 
 def _read_ratings(record: Record, column: str) -> list[Rating]:
-    """Returns the ratings in ``column`` of ``record``, None for a missing one.
+    """Returns the ratings in ``column`` of ``record``. A missing rating is None.
 
-    In files of the annotation tool Argilla, only submitted ratings count.
-    """
+    In files of the annotation tool Argilla, only submitted ratings count."""
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
         cell = cell.split(";")
@@ -291,11 +299,11 @@ def _parse_rating(column: str, value: object) -> Rating:
 
 
 def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str]:
-    """Returns the names of the annotators of ``record``, an empty list if there are not ``count``
-    names.
+    """Returns the ``count`` names of annotators in ``record``. An empty list means that they are
+    unknown.
 
     Raises:
-        RecordError: There are not ``count`` names in a column that the user named.
+        RecordError: The user named a column of annotators, and it does not have ``count`` names.
     """
     names = number_as_text(columns.value(record, "annotator"))
     if isinstance(names, str):

@@ -64,11 +64,15 @@ _ERRORS = (EOFError, zlib.error, OSError)  # gzip's and pyarrow's are OSErrors
 
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
-    """Opens a file of chats, and returns its container (kind of file) and its numbered rows.
+    """Opens a file of chats, and detects what kind of file it is.
 
     Args:
         path: A file, ``-`` for standard input, or ``hf:...`` for a data set on the Hub.
-        kind: The container, a key of CONTAINERS. By default it is detected from the content.
+        kind: Kind of file, a key of CONTAINERS such as ``csv``. None: detected from the content.
+
+    Returns:
+        The kind of file, and an iterator over (row number from 1, value of the row). The value of a
+            bad row is a RecordError.
 
     Raises:
         DataError: The file is missing, damaged or of an unknown kind. Damage may be found only
@@ -108,14 +112,15 @@ def _open_bytes(path: str) -> Any:
 
 
 def _detect_container(path: str, begin: bytes) -> str:
-    """Returns the container (kind of file) of a text file.
+    """Returns the kind of a text file, such as ``csv``, by its first line and the ending of its
+    name.
 
     Args:
-        path: The file, whose ending decides together with its first line.
-        begin: First bytes of the file.
+        path: The file.
+        begin: The first bytes of the file.
 
     Raises:
-        DataError: No container fits.
+        DataError: The kind is unknown.
     """
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
@@ -135,8 +140,8 @@ def _detect_container(path: str, begin: bytes) -> str:
 
 
 def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
-    """Yields the numbered rows of ``stream``, a file of the container ``kind``. Raises DataError if
-    the file is damaged."""
+    """Yields (row number, value) for each row of ``stream``, a file of ``kind`` such as ``csv``.
+    Raises DataError if the file is damaged."""
     number = 0
     try:
         with stream:
@@ -149,14 +154,15 @@ def _read_container(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
 
 
 def _text_stream(stream: Any) -> IO[str]:
-    # Bytes that are not UTF-8 become surrogates, so that their row can be named.
     """Returns ``stream`` as a stream of text, decoded as UTF-8."""
+    # Bytes that are not UTF-8 become surrogates, so that their row can be named.
     return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
 
 
 def _read_whole(stream: IO[Any], limit: int = LARGEST) -> Any:
     """Returns the remaining content of ``stream``. Raises ConfigError if it is longer than
-    ``limit`` (characters of a text stream, otherwise bytes)."""
+    ``limit``:
+    characters for a text stream, bytes for a binary stream."""
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
@@ -186,8 +192,8 @@ def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the elements of a JSON array with their numbers. Any other JSON value is the only
-    element."""
+    """Yields (number, element) for each element of a JSON array. A file with any other JSON value
+    yields the value as its only row."""
     try:
         value = jsonl.parse_json(_read_whole(_text_stream(stream)), nan_is_null=True)
     except (RecordError, RecursionError) as error:
@@ -257,8 +263,8 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
-    """Returns ``cells`` as a mapping from column to cell, or a RecordError if their number or
-    encoding is wrong."""
+    """Returns the row as a mapping from column to cell. Returns a RecordError if the number of
+    ``cells`` differs from ``header``, or a cell is not UTF-8."""
     row = dict(zip(header, [cell or None for cell in cells], strict=False))
     if len(cells) != len(header):
         expected = (
@@ -322,8 +328,8 @@ def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _json_value(value: object) -> Any:
-    """Converts ``value`` to a JSON value: times to ISO text, NaN and infinity to None, bytes to a
-    note of their length."""
+    """Converts ``value`` to a JSON value: times to ISO strings, NaN and infinity to None, bytes to
+    ``(12 bytes)``."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
@@ -379,7 +385,7 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 def read_workbook_rows(
     path: str, file: IO[bytes]
 ) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yields the rows of an Excel workbook that are not empty.
+    """Yields the rows of an Excel workbook, sheet after sheet, without empty rows.
 
     Args:
         path: Name of the workbook in errors.
@@ -389,8 +395,9 @@ def read_workbook_rows(
         (title of the sheet, row number from 1, cells)
 
     Raises:
-        DataError: The file is not a workbook, is damaged, holds a formula, or unpacks to too much.
-        ConfigError: The file is larger than LARGEST.
+        DataError: The file is damaged or no workbook, has a cell with a formula, or unpacks to far
+            more than its size.
+        ConfigError: The file is larger than LARGEST bytes.
         MissingExtraError: openpyxl is not installed.
     """
     try:
@@ -432,8 +439,10 @@ def _is_filled(cell: object) -> bool:
 
 
 def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet with rows, numbered as in the sheet. Each other sheet with
-    rows yields one RecordError."""
+    """Yields (row number, mapping from column to cell) for the first sheet of a workbook that has
+    rows.
+
+    For each further sheet with rows, it yields one RecordError, because only one sheet is read."""
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
     for title, number, cells in read_workbook_rows(path, stream):

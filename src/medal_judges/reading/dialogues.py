@@ -79,11 +79,12 @@ class ReadOptions(Config):
 
     Attributes:
         format: Kind of file, such as ``csv``.
-        column: Columns of fields, as on the command line: ``id=ticket``. Added to ``columns``.
-        columns: Field -> column: ``{"id": "ticket"}``.
-        label: Columns of people's ratings, with their scales: ``Quality=overall:1..5``.
-        role: Roles of speakers' names: ``Kunde=user``.
-        strict: Whether the first bad row is an error, even if a ReadingReport counts bad rows.
+        column: Columns of fields as strings, ``id=ticket``. They override ``columns``.
+        columns: Field -> column: ``{"id": "ticket"}``. May also hold mappings ``roles`` and
+            ``labels``.
+        label: Columns of human ratings with dimension and scale: ``Quality=overall:1..5``.
+        role: Roles of unusual speaker names: ``Kunde=user``.
+        strict: Whether the first bad row is an error. Otherwise bad rows are counted and skipped.
 
     Raises:
         ConfigError: The format is unknown, or a column, label or role is malformed.
@@ -131,8 +132,8 @@ class ReadOptions(Config):
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """Returns the format, the columns and the roles as a JSON object. A file of scores stores
-        it for later commands."""
+        """Returns the format, columns and roles as a JSON object, which is saved with the scores:
+        ``{"format": "csv", "columns": {"id": "ticket"}}``."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -150,13 +151,13 @@ DEFAULT_READING = ReadOptions()
 
 
 class ChatFileConfig(Config):
-    """A file of chats, as a YAML config names it.
+    """A file of chats, with how to read it, as an entry of a YAML config.
 
     Attributes:
         source: A file, or a data set such as ``dstc9:train``.
         format: Kind of file, such as ``csv``. By default it is detected.
         columns: Field -> column: ``{id: ticket}``.
-        langs: Only rows in these languages are kept (``zh`` includes ``zh-Hant``). Empty keeps all.
+        langs: Languages of the rows to keep: ``[en, zh]``. ``zh`` includes ``zh-Hant``. Empty: all.
     """
 
     source: str
@@ -175,11 +176,10 @@ class ChatFileConfig(Config):
         return self
 
     def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns those of ``rows`` that are in one of the languages ``langs``, or all if ``langs``
-        is empty.
+        """Returns those of ``rows`` whose language is in ``langs``, or all if ``langs`` is empty.
 
         Raises:
-            ConfigError: No row is in one of the languages.
+            ConfigError: A language in ``langs`` has no row.
         """
         if not self.langs:
             return list(rows)
@@ -202,17 +202,18 @@ class ChatFileConfig(Config):
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Counts of what is read, changed and skipped in a file of chats.
+    """Counts of the dialogues and bad rows in a file of chats, and of what was changed in them.
 
     Attributes:
-        problem_file: JSONL file to which every bad row is written.
+        problem_file: JSONL file to which each bad row is appended, None to write none.
         strict: Whether the first bad row is an error.
-        copied: Columns that are copied to the scores, and so are not noted as unread.
+        copied: Columns that the command copies to its output. ``notes`` does not list them as
+            unread.
         read: Number of dialogues.
         count: Number of bad rows.
-        changes: What was left out or changed, such as tool calls -> how often.
-        messages: The first problems, at most 20.
-        notes: Remarks on the whole file that the user should check.
+        changes: What was left out or changed -> how often: ``{"thoughts left out": 3}``.
+        messages: Error messages of the first bad rows, at most 20.
+        notes: Remarks on the whole file, as keys: ``not read: comment in chats.csv``.
     """
 
     problem_file: Path | None = None
@@ -236,7 +237,8 @@ class ReadingReport:
                 stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts, notes and first problems on standard error.
+        """Prints the counts, the notes and, if there is no ``problem_file``, the first errors to
+        standard error.
 
         Args:
             always: Whether to print the number of dialogues even if nothing was changed or skipped.
@@ -273,14 +275,14 @@ def start_report(
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns an empty report for a command that reads with ``options``. Deletes the list of bad
-    rows of an earlier run.
+    """Returns an empty report for a command that reads with ``options``.
 
-    With neither ``folder`` nor ``beside``, bad rows are listed on standard error.
+    It deletes the list of bad rows that an earlier run left. Without ``folder`` and ``beside``, no
+    list is written.
 
     Args:
-        folder: Folder for the list of bad rows, skipped.jsonl.
-        beside: Output file, such as scored.jsonl.gz, beside which the list is scored.skipped.jsonl.
+        folder: Folder of the list of bad rows, skipped.jsonl.
+        beside: Output file, such as scored.jsonl.gz: the list is scored.skipped.jsonl beside it.
 
     Raises:
         ConfigError: The list would replace a file that the command reads.
@@ -310,14 +312,14 @@ def read_dialogues(
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of a file, in any of the forms in docs/howto/formats.md.
 
-    Labels are ignored. A missing id is made from the content, and a repeated id gets a number
+    Labels are ignored. A missing id becomes a hash of the content, and a repeated id gets a number
     (``id#2``).
 
     Args:
         source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or records.
         format: Kind of file, such as ``csv``. By default it is detected from the content.
-        columns: Field -> column with an unusual name: ``{"id": "ticket", "role": "who"}``.
-        reading: Counts bad rows, which are then skipped.
+        columns: Field -> column, for names that are not recognised: ``{"id": "Fall"}``.
+        reading: A report that counts bad rows, which are then skipped. None: they raise errors.
 
     Raises:
         DataError: A row of a file is bad, and there is no ``reading``. The error names the line.
@@ -337,14 +339,14 @@ def read_dialogues(
 
 
 def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue:
-    """Returns the dialogue in ``record``, which has any form that a row of a file may have.
+    """Returns the dialogue in ``record``, in any of the forms in docs/howto/formats.md.
 
-    A missing id is made from the content.
+    A missing id becomes a hash of the content.
 
     Args:
-        record: Such as a list of messages, or a dict with ``messages`` or with ``prompt`` and
-            ``response``.
-        changes: Counter to which parts that are not text, such as thoughts, are added.
+        record: A list of messages, or a dict such as ``{"messages": [...]}`` or ``{"prompt": "Hi!",
+            "response": "Hello!"}``.
+        changes: Counter that is increased for what was left out: ``{"tool calls": 2}``.
 
     Raises:
         RecordError: The record cannot be read. The error names the field.
@@ -363,11 +365,11 @@ def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source``. A row may have no labels.
+    """Streams the labelled dialogues of ``source``. Dialogues without labels are included.
 
     Args:
-        source: A file or another source, as for ``read_dialogues``.
-        reading: Counts bad rows, which are then skipped.
+        source: A file or records, as for ``read_dialogues``.
+        reading: A report that counts bad rows, which are then skipped. None: they raise errors.
         options: Fields of ReadOptions, such as ``columns={"labels": {"Note": "overall:1..5"}}``.
     """
     return stream_labelled(source, ReadOptions(**options), reading)
@@ -378,11 +380,11 @@ def stream_dialogues(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of ``source`` like ``read_dialogues``, with ``options`` as one object.
+    """Streams the dialogues of ``source`` like ``read_dialogues``, but takes a ReadOptions.
 
     Args:
-        options: Label columns in it may be missing from the file.
-        reading: Counts bad rows, which are then skipped.
+        options: How to read the file. Its label columns are ignored.
+        reading: A report that counts bad rows, which are then skipped. None: they raise errors.
     """
     columns = replace(options.column_map, labels={})
     report = reading or ReadingReport(strict=True)
@@ -394,23 +396,27 @@ def stream_labelled(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source`` like ``read_labelled``, with ``options`` as one
-    object. ``reading`` counts bad rows, which are then skipped."""
+    """Streams the labelled dialogues of ``source`` like ``read_labelled``, but takes a ReadOptions.
+
+    Args:
+        options: How to read the file.
+        reading: A report that counts bad rows, which are then skipped. None: they raise errors.
+    """
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, options.column_map, report, labelled=True).read()
 
 
 @dataclass
 class _Reader:
-    """Reads one source of chats, once.
+    """Reads the dialogues of one file or list of records. Each instance reads once.
 
     Attributes:
         source: A file, or records.
-        options: How to read it.
-        columns: Which columns hold which fields.
-        report: Counts what is read and skipped.
+        options: How to read the source.
+        columns: The user's map from fields to columns.
+        report: Counts what is read, changed and skipped.
         labelled: Whether to read labels.
-        container: Kind of file, a key of CONTAINERS.
+        container: Kind of file, a key of CONTAINERS such as ``csv``.
     """
 
     source: Source
@@ -435,7 +441,7 @@ class _Reader:
         self.path = str(self.source) if self.is_file else "(list)"
 
     def read(self) -> Iterator[Any]:
-        """Yields a labelled dialogue for each chat if ``labelled``, otherwise a dialogue."""
+        """Yields a LabelledDialogue for each chat if ``labelled``, otherwise a Dialogue."""
         for number, record, form in chain(self._chat_rows(), self._merge_kept_turns()):
             try:
                 row = self._read_chat(record, form)
@@ -454,15 +460,16 @@ class _Reader:
             self.report.notes[f"not read: {unread} in {self.path}"] = None
 
     def _chat_rows(self) -> Iterator[NumberedChat]:
-        """Yields each row that is a whole chat, with its number and form. Keeps rows that are
-        single turns in ``turns``."""
+        """Yields (row number, record, form) for each row that is a whole chat.
+
+        A row that is a single turn is stored in ``turns`` instead of yielded."""
         for number, record in self._open_source():
             if isinstance(record, list):
                 record = {"messages": record}
             if not isinstance(record, Mapping):
-                self._skip_record(number, record)
+                self._refuse_non_object(number, record)
                 continue
-            self._check_columns(record)
+            self._collect_and_check_columns(record)
             self.form = detect_form(record, self.columns) or self.form
             if self.form is None:
                 self._skip_or_raise(number, _unknown_form_error(record))
@@ -474,7 +481,8 @@ class _Reader:
             self.columns.require_columns(self.names, self.path)
 
     def _open_source(self) -> Iterable[NumberedRow]:
-        """Returns the numbered rows of the source. Each chat of a transcript is a row."""
+        """Returns (row number, value) for each row of the source. In a transcript, each chat is a
+        row."""
         if not isinstance(self.source, str | Path):
             return enumerate(self.source, 1)
         self.container, rows = open_rows(self.path, self.options.format)
@@ -484,17 +492,19 @@ class _Reader:
         text = "".join(str(content) for _, content in rows)
         return split_into_chats(text, self.columns.roles)
 
-    def _skip_record(self, number: int, record: object) -> None:
-        """Skips a row that is not an object. If the row is a turn, marks its chat as bad too."""
+    def _refuse_non_object(self, number: int, record: object) -> None:
+        """Skips a row that is not a JSON object, or raises an error if reading is strict.
+
+        If the row is a damaged turn, its whole chat is skipped later."""
         if not isinstance(record, RecordError):
             record = RecordError("(line)", "a JSON object", record)
         if isinstance(record.row, Mapping):
             self.torn.add(self._conversation_id(record.row))
         self._skip_or_raise(number, record)
 
-    def _check_columns(self, record: Record) -> None:
-        """Collects the columns of ``record`` in ``names``. Raises ConfigError if a table lacks a
-        column of the column map."""
+    def _collect_and_check_columns(self, record: Record) -> None:
+        """Adds the columns of ``record`` to ``names``. Raises ConfigError if a table lacks a column
+        that the user named."""
         if not (self.columns.fields or self.columns.labels):
             return
         self.names |= dict.fromkeys(record)
@@ -517,12 +527,12 @@ class _Reader:
             self._skip_or_raise(number, RecordError("id", expected, dict(record)))
 
     def _conversation_id(self, record: Record) -> str:
-        """Returns the id of the conversation of a turn, an empty text if there is none."""
+        """Returns the conversation's id in ``record``, a single turn, or an empty string."""
         column = conversation_column(record, self.columns)
         return str(number_as_text(lookup(record, column, "")) or "")
 
     def _merge_kept_turns(self) -> Iterator[NumberedChat]:
-        """Yields the chats that are put together from rows that are single turns."""
+        """Yields (row number, record, form) for each chat whose turns are in rows of their own."""
         for chat_id, rows in self.turns.items():
             number = rows[0][0]
             try:
@@ -556,11 +566,11 @@ class _Reader:
         self.report.add(problem)
 
     def _read_chat(self, record: Record, form: str) -> LabelledDialogue:
-        """Returns the labelled dialogue of the chat ``record``, with an id that no earlier chat
-        has.
+        """Returns the labelled dialogue in ``record``. An id that an earlier chat has gets a
+        number.
 
         Args:
-            form: Form of the record, a key of READERS.
+            form: Form of the record, a key of READERS such as ``messages``.
 
         Raises:
             RecordError: The record cannot be read.
@@ -587,15 +597,19 @@ class _Reader:
         return labelled
 
     def _collect_unread(self, values: Record) -> None:
-        """Adds the names of fields that hold prose to ``unread``. ``values`` has fields that no
-        reader used."""
+        """Adds the names of those fields to ``unread`` that hold prose, and so may be part of a
+        chat.
+
+        Args:
+            values: Field -> value, for the fields that were not read.
+        """
         for name, value in values.items():
             if len(self.unread) < _SHOWN and has_prose(value):
                 self.unread[name] = None
 
     def _number_id(self, row: LabelledDialogue) -> LabelledDialogue:
-        """Returns ``row`` with a number after its id (``a#2``), because an earlier row has the same
-        id."""
+        """Returns ``row`` with a number after its id (``a#2``), because an earlier chat has the
+        same id."""
         id = row.id
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
@@ -604,8 +618,8 @@ class _Reader:
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     def _parse_line(self, line: Fields) -> LabelledDialogue:
-        """Returns the labelled dialogue of ``line``, the fields of a line in our JSONL format. A
-        missing id is made from the content."""
+        """Returns the labelled dialogue in ``line``, a JSON object in our JSONL format. A missing
+        id becomes a hash of the content."""
         id = line.get("id")
         if not str(id or "").strip():
             self.report.changes[_MADE] += 1
@@ -628,7 +642,8 @@ class _Reader:
         return LabelledDialogue(replace(dialogue, meta=meta))
 
     def _drop_thoughts(self, line: Fields) -> None:
-        """Removes thoughts from the assistant turns of ``line``, and counts them."""
+        """Removes thoughts (text between think tags) from the assistant turns of ``line``, and
+        counts them in the report."""
         name = "dialogue" if "dialogue" in line else "turns"
         if not isinstance(line.get(name), list):
             return
@@ -654,8 +669,8 @@ class _Reader:
         )
 
     def _code_or_unknown(self, word: str | None) -> str:
-        """Returns the code of the language ``word``. An unknown language is counted and gives
-        ``und``."""
+        """Returns the code of a language, given its name or code ``word``. An unknown language
+        gives ``und`` and is counted in the report."""
         try:
             return language_code(word)
         except RecordError:

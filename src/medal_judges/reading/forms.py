@@ -52,12 +52,12 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a file, from which the reader of its form takes fields.
+    """A row of a user's file, with a record of which columns have been read.
 
     Attributes:
         record: Column -> value.
-        columns: The user's column map.
-        used: Columns that were taken. All others become metadata.
+        columns: The user's map from fields to columns.
+        used: Columns that have been read. All others become metadata.
     """
 
     record: Record
@@ -65,14 +65,14 @@ class Row:
     used: set[str] = field(default_factory=set)
 
     def take(self, field: str) -> Any:
-        """Returns the value of ``field``, and marks its column as used."""
+        """Returns the value of ``field`` and marks its column as read."""
         column = self.columns.column(self.record, field) or field
         self.used.add(column)
         return lookup(self.record, column)
 
     def take_text(self, field: str) -> str | None:
-        """Returns the text of ``field``, and marks its column as used. A value that is not a text
-        gives None, and becomes metadata."""
+        """Returns the string in ``field`` and marks its column as read. Returns None for a value
+        that is not a string, which then becomes metadata."""
         column = self.columns.column(self.record, field) or field
         value = number_as_text(lookup(self.record, column))
         if not isinstance(value, str):
@@ -81,8 +81,8 @@ class Row:
         return value
 
     def take_object(self, field: str) -> Fields:
-        """Returns the JSON object in the column ``field``, and marks it as used. Returns an empty
-        mapping if there is none."""
+        """Returns the JSON object in the column ``field`` and marks the column as read. Returns an
+        empty dict if there is no object."""
         value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
             return {}
@@ -90,8 +90,8 @@ class Row:
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the ratings in the user's label columns to ``line``, the fields of a line in our
-        JSONL format."""
+        """Adds the ratings in the user's label columns to ``line``, an object in our JSONL
+        format."""
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
@@ -99,11 +99,10 @@ class Row:
             line[name] = value
 
     def to_line(self, messages: list[Message]) -> Fields:
-        """Returns the row as the fields of a line in our JSONL format, with ``messages`` as its
-        chat.
+        """Returns the row as an object in our JSONL format, with ``messages`` as its chat.
 
-        Columns that were not taken become ``meta``, so call it last and once.
-        """
+        Call it once, after everything was read: columns that are not marked as read become
+        ``meta``."""
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
@@ -137,7 +136,7 @@ class Reader(NamedTuple):
     Attributes:
         title: Name of the form in errors.
         fits: Returns whether a record has the form.
-        read: Converts a row to the fields of a line in our JSONL format.
+        read: Converts a row to an object in our JSONL format.
     """
 
     title: str
@@ -167,10 +166,11 @@ def reader(
 
 
 def detect_form(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the name of the form of ``record``, a key of READERS, or None if no form fits.
+    """Returns the form of ``record``, a key of READERS such as ``messages``, or None if it is
+    unknown.
 
-    Columns that the user named in ``columns`` decide first, then the first form that fits.
-    """
+    Columns that the user named decide first: a column for ``role`` and one for ``content`` mean
+    ``turns``."""
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -190,13 +190,14 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     "medal", "MEDAL's released form", lambda record, columns: is_released_row(record)
 )
 def read_released_row(row: Row) -> Fields:
-    """Returns the fields of ``row``, a row of MEDAL's released data."""
+    """Converts ``row``, a row of MEDAL's released data, to an object in our JSONL format."""
     return convert_released_row(read_line_format(row))
 
 
 def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
-    """Returns whether ``record`` is a line in our JSONL format. It is not if ``columns`` names a
-    column of ``messages``."""
+    """Returns whether ``record`` is an object in our JSONL format.
+
+    It counts as another format if the user named a column for ``messages``."""
     turns = record.get("dialogue", record.get("turns"))
     if "messages" in columns.fields or not isinstance(turns, list):
         return False
@@ -205,8 +206,10 @@ def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_in_line_format)
 def read_line_format(row: Row) -> Fields:
-    """Returns the fields of ``row``, a line in our JSONL format. A column that the user named for a
-    field replaces the field."""
+    """Returns ``row``, which is in our JSONL format, with nested JSON parsed and labels added.
+
+    Columns that the user named replace fields: with ``id=ticket``, the id is the value of
+    ``ticket``."""
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
@@ -224,8 +227,8 @@ def read_line_format(row: Row) -> Fields:
 
 
 def _messages_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column with a chat's messages (a list or a transcript), an empty text if there is
-    none."""
+    """Returns the column that holds a chat's messages (a list or a transcript), or an empty
+    string."""
     column = columns.fields.get("messages")
     if column is not None:
         return column
@@ -250,10 +253,9 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns the fields of ``row``, whose chat is a list of messages or a transcript.
+    """Converts ``row``, whose chat is a list of messages or a transcript, to our JSONL format.
 
-    An answer in a separate column is appended if the last message is the user's.
-    """
+    An answer in a separate column is appended if the last message is the user's."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)
@@ -278,11 +280,11 @@ def read_message_list(row: Row) -> Fields:
 
 
 def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Message]:
-    """Returns the messages in ``cell``, with their fields renamed to ``role`` and ``content``.
+    """Returns the messages in ``cell``, each with its fields renamed to ``role`` and ``content``.
 
     Args:
-        column: Column of ``cell``, which an error names.
-        columns: The user's column map.
+        column: Name of the cell in errors.
+        columns: The user's map from fields to columns.
 
     Raises:
         RecordError: ``cell`` is not a list of objects, or is empty.
@@ -302,8 +304,8 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
 
 
 def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
-    """Returns ``message`` with its role and text under ``role`` and ``content``. ``field`` is its
-    name in errors."""
+    """Returns ``message`` with its speaker's role as ``role`` and its text as ``content``.
+    ``field`` is the name of the message in errors."""
     role = columns.value(message, "role")
     if role is None:
         return message
@@ -324,8 +326,8 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 @reader("turns", "one turn a row", is_turn)
 def read_turns(row: Row) -> Fields:
-    """Returns the fields of ``row``, a chat that ``merge_turns`` put together from rows of one turn
-    each."""
+    """Converts ``row`` to our JSONL format. The row is a whole chat, which ``merge_turns`` made
+    from rows with one turn each."""
     return row.to_line(row.take("messages"))
 
 
@@ -335,8 +337,8 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
-    """Returns the fields of ``row``, whose chat is a question with its answer. An answer without
-    text becomes an empty turn."""
+    """Converts ``row``, whose chat is one question with its answer, to our JSONL format. A missing
+    answer becomes an empty turn."""
     question = _take_messages(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
         question += _take_messages(row, "input", "user")
@@ -345,11 +347,13 @@ def read_exchange(row: Row) -> Fields:
 
 
 def _take_messages(row: Row, field: str, role: str) -> list[Message]:
-    """Returns the messages in ``field`` of ``row``: a text, a list of messages, or the parts of one
-    message.
+    """Returns the messages in ``field`` of ``row``.
+
+    The value may be a string, a list of messages, or one message's list of content parts
+    (``[{"type": "text", ...}]``).
 
     Args:
-        role: Role of a text, and of parts without a role.
+        role: Role of a string or a list of parts, which do not name their speaker.
     """
     value = number_as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):

@@ -47,8 +47,8 @@ def _load_detector() -> Any:
 def detect_language(dialogue: Dialogue) -> str | None:
     """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use.
 
-    Returns:
-        The code, or None if there is too little text, a second language, or no certain result.
+    Returns None if there is too little text, if a speaker uses another language, or if the detector
+    is not certain.
 
     Raises:
         MissingExtraError: The extra ``lang`` is not installed.
@@ -73,11 +73,11 @@ def detect_language(dialogue: Dialogue) -> str | None:
 
 
 def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
-    """Returns the ISO 639-1 code of the language of ``text``, None if it is too short or not
-    certain.
+    """Returns the ISO 639-1 code of the language of ``text``. Returns None if the text is too short
+    or the detector is not certain.
 
     Args:
-        letters: Least number of letters. Four are enough in scripts such as Chinese.
+        letters: Minimum number of letters. In scripts such as Chinese, four are enough.
     """
     if not _has_enough_letters(text, letters):
         return None

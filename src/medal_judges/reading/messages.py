@@ -70,16 +70,16 @@ def read_messages(
 
     Args:
         id: Id of the dialogue, by default a hash of its turns.
-        lang: Code or English name of its language.
-        source: Name of the data set or system that it is from.
-        models: ``user`` and ``assistant`` -> name of the speaker.
-        context: What it started from, such as ``scene``.
-        meta: Any other data.
-        changes: Counter to which parts that are not text, such as tool calls, are added.
+        lang: Code or English name of the dialogue's language.
+        source: Name of the data set or system that the dialogue is from.
+        models: Role -> name of the speaker: ``{"assistant": "gpt-4.1"}``.
+        context: What the dialogue started from: ``{"scene": "Two friends cook."}``.
+        meta: Any other data to keep with the dialogue.
+        changes: Counter that is increased for what was left out: ``{"tool calls": 2}``.
 
     Raises:
-        RecordError: A message has an unknown role or part, or no message has text. The error names
-            the field (``messages[3].role``).
+        RecordError: A message has an unknown role or type of content, or no message has text. The
+            error names the field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -103,7 +103,7 @@ def read_messages(
     if changes is not None:
         changes.update(chat.counts)
     models, context = dict(models or {}), dict(context or {})
-    chat.update_fields(models, context)
+    chat.fill_models_and_context(models, context)
     turns = tuple(Turn(role, "\n".join(texts)) for role, texts in chat.turns)
     if id is None:
         id = content_hash([[turn.role, turn.content] for turn in turns])
@@ -117,8 +117,8 @@ class _Chat:
     Attributes:
         turns: (role, texts) of each turn.
         prompts: Texts of the system prompts.
-        names: Names of the assistant.
-        counts: Kind of a part that is not text -> how often it occurs.
+        names: Names that messages give the assistant, at most one.
+        counts: What is not text -> how often it occurs: ``{"tool calls": 2}``.
     """
 
     def __init__(self) -> None:
@@ -156,12 +156,14 @@ class _Chat:
             self._add_name(field, message)
             self._add_turn("assistant", texts)
 
-    def update_fields(self, models: dict[str, Any], context: dict[str, Any]) -> None:
-        """Adds the assistant's name to ``models`` and the system prompts to ``context``, two fields
-        of a Dialogue.
+    def fill_models_and_context(
+        self, models: dict[str, Any], context: dict[str, Any]
+    ) -> None:
+        """Writes the assistant's name into ``models`` and the system prompts into ``context``, two
+        fields of a Dialogue.
 
-        A name in ``models`` stays. A system prompt in ``context`` stays too, before the others.
-        """
+        A name that ``models`` has already is kept. A system prompt that ``context`` has already is
+        kept in front."""
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
         if self.prompts:
@@ -191,14 +193,15 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role of ``message``, and its parts as (kind, text). Thoughts and tool calls are
-    parts without text.
+    """Returns the role of ``message`` and its content as parts, each (kind, text).
+
+    Thoughts and tool calls are parts with an empty text: ``("tool calls", "")``.
 
     Args:
         field: Path of the message in the row, which an error names.
 
     Raises:
-        RecordError: The role or a part is unknown.
+        RecordError: The role or the type of a part is unknown.
     """
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
@@ -219,7 +222,8 @@ def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
 
 
 def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yields ``parts`` of an answer. Each thought within a text becomes a part of its own."""
+    """Yields ``parts``, the (kind, text) pairs of an answer, with thoughts (text between think
+    tags) removed from the texts. Each thought becomes a part with an empty text."""
     for kind, content in parts:
         content, count = without_thoughts(content)
         yield from [(THOUGHTS, "")] * count
@@ -227,8 +231,8 @@ def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
-    """Yields the parts that an answer has in fields other than ``content``: a refusal, audio,
-    thoughts and tool calls."""
+    """Yields (kind, text) for what an answer has in fields other than ``content``: a refusal,
+    audio, thoughts and tool calls."""
     if message.get("refusal") is not None:
         yield "text", parse_text(f"{field}.refusal", message["refusal"])
     if isinstance(message.get("audio"), Mapping):
@@ -244,10 +248,11 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
 
 
 def _parts(field: str, content: object) -> Iterator[Part]:
-    """Yields (kind, text) for each part of ``content``: a text, a part, a list of these, or None.
+    """Yields (kind, text) for each part of ``content``: a string, an object with a type, a list of
+    these, or None.
 
     Raises:
-        RecordError: A part has an unknown type, so it may be text that the user read.
+        RecordError: The type of a part is unknown.
     """
     content = number_as_text(content)
     if content is None:
@@ -290,7 +295,8 @@ def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
 
 
 def _part_kind(type_name: object) -> str | None:
-    """Returns the kind of a part with type ``type_name``, None if the type is unknown."""
+    """Returns the kind of a part with type ``type_name``: ``image`` for ``image_url``. Returns None
+    if the type is unknown."""
     name = str(type_name)
     if name in _KINDS:
         return _KINDS[name]

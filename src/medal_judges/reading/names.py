@@ -57,11 +57,10 @@ OTHERS = "*"  # --role '*=user': everyone who is not known otherwise
 
 
 def find_key(record: Record, field: str) -> str | None:
-    """Returns the key of ``record`` that is a usual name of ``field``: ``ticket_id`` for ``id``.
-    None if there is none.
+    """Returns the key of ``record`` that is a usual name of ``field``, such as ``ticket_id`` for
+    ``id``, or None.
 
-    A key whose value is not None comes first.
-    """
+    Of several such keys, one whose value is not None is preferred."""
     keys = find_keys(tuple(record), field)
     for key in keys:
         if record[key] is not None:

@@ -45,10 +45,10 @@ def is_released_row(record: Record) -> bool:
 
 
 def convert_released_row(record: Record) -> Fields:
-    """Converts ``record``, a row of MEDAL's released data, to the fields of a line in our JSONL
-    format.
+    """Converts ``record``, a row of MEDAL's released data, to an object in our JSONL format.
 
-    Rows of one context (scene and persona) get the same group and split, in all languages.
+    Rows with the same scene and persona get the same ``group`` and ``split``, whatever their
+    language.
 
     Raises:
         RecordError: A role has two models, or the labels are not JSON.
@@ -107,8 +107,11 @@ def _models_by_role(names: object, turns: object) -> dict[str, str]:
 
 
 def _split_scene(scene: object) -> dict[str, str]:
-    """Returns scene, persona and gender from ``scene``, the text of a request. A text without
-    marked lines is all scene."""
+    """Splits ``scene``, MEDAL's request for a dialogue's first message, into ``scene``, ``persona``
+    and ``gender``.
+
+    The fields begin with lines such as ``Persona: ...``. Lines before the first of these belong to
+    ``scene``."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in parse_text("scene", scene or "").splitlines():
@@ -122,13 +125,14 @@ def _split_scene(scene: object) -> dict[str, str]:
 
 
 def _convert_labels(labels: object) -> Fields:
-    """Returns ``labels`` as fields of our JSONL format: ``labels``, ``scales`` and ``comments``.
+    """Converts ``labels`` to the fields ``labels``, ``scales`` and ``comments`` of our JSONL
+    format.
 
     Args:
         labels: Dimension -> list of labels, or GPT-4.1's JSON answer to MEDAL's evaluation prompt.
 
     Raises:
-        RecordError: ``labels`` is neither.
+        RecordError: ``labels`` is not a JSON object.
     """
     answer = parse_if_json(labels, "labels")
     if not answer:

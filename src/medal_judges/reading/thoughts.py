@@ -27,7 +27,8 @@ MAY_THINK = re.compile(r"[<\[◁]")  # no other text has tags
 def without_thoughts(answer: str) -> tuple[str, int]:
     """Returns ``answer`` without thoughts (text between think tags), and the number of thoughts.
 
-    A tag without its partner counts too.
+    If only the closing tag is there, all text before it is a thought. If only the opening tag is
+    there, all text after it is.
 
     >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
@@ -49,8 +50,8 @@ def without_thoughts(answer: str) -> tuple[str, int]:
 
 
 def thoughts_on_one_line(transcript: str) -> str:
-    """Returns ``transcript`` with each closed thought on one line, so that no line of it looks like
-    a message (``User: ...``)."""
+    """Returns ``transcript`` with the line breaks in each complete thought (``<think>...</think>``)
+    replaced by spaces, so that no line of a thought looks like a message (``User: ...``)."""
 
     def on_one_line(thought: re.Match[str]) -> str:
         if thought["end"]:

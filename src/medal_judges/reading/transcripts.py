@@ -57,13 +57,14 @@ def split_into_chats(
     """Splits ``text``, a file of transcripts, into chats at separators such as ``---`` or ``===
     Chat 2 ===``.
 
-    A separator counts only if the next line, apart from headings, has a known speaker.
+    A separator counts only if a line with a known speaker (``User: ...``) follows. Blank lines and
+    headings (``# ...``) may be between them.
 
     Args:
         roles: Speaker's name in lower case -> role, in addition to ROLE_WORDS.
 
     Yields:
-        (number of the chat's first line, record whose ``messages`` is the chat's text)
+        (number of the chat's first line, ``{"messages": text of the chat}``)
     """
     speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
@@ -97,7 +98,8 @@ def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
 
     Raises:
         RecordError: The user or the assistant has no message.
-        ConfigError: ``roles`` has ``*`` (any other speaker), but any line may have a colon.
+        ConfigError: ``roles`` has ``*`` (any other speaker), which would turn every line with a
+            colon into a message.
     """
     if OTHERS in roles:
         problem = (

@@ -16,11 +16,11 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds the id of the conversation, an empty text if there is none.
+    """Returns the column that holds the id of the conversation, or an empty string.
 
     Args:
         record: A row with one turn of a conversation.
-        columns: The user's column map. A column that it names for ``id`` comes first.
+        columns: The user's map from fields to columns. Its column for ``id`` takes precedence.
     """
     return columns.fields.get("id") or columns.column(record, "conversation")
 
@@ -28,17 +28,17 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Merges rows of one turn each into one record of the whole chat.
+    """Merges the rows of one chat, each of which is a single turn, into one record.
 
     Args:
         chat_id: Id of the chat.
         rows: (row number, record) of each turn.
-        columns: The user's column map.
-        counts: Counter of chats whose times cannot be read.
+        columns: The user's map from fields to columns.
+        counts: Counter that is increased if the times of the turns cannot be read.
 
     Returns:
-        Two mappings. The first is the chat, with its ``messages`` in order and every column that is
-            the same in all rows. The second has the values of each other column.
+        The record of the chat, with ``id``, sorted ``messages`` and each column that has the same
+            value in all rows. Then a mapping from each other column to its list of values.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.
@@ -73,11 +73,11 @@ def merge_turns(
 
 
 def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
-    """Returns ``turns`` by their ``order``, otherwise by ``time`` if every time can be read,
-    otherwise as in the file.
+    """Returns ``turns`` sorted by ``order`` or, without it, by ``time``. Otherwise they keep the
+    order of the file.
 
     Args:
-        counts: Counter of chats whose times cannot be read.
+        counts: Counter that is increased if the values of ``order`` or ``time`` cannot be read.
 
     Raises:
         RecordError: Only some times have a time zone.
@@ -103,8 +103,8 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
 
 
 def comparable_values(values: Sequence[object]) -> list[Any] | None:
-    """Returns ``values`` as numbers, or as times if they are ISO times. Returns None if a value is
-    neither."""
+    """Returns ``values`` converted to numbers or, if they are ISO times, to timestamps. Returns
+    None if they are neither."""
     import pandas as pd
 
     texts = [str(value).strip() for value in values]

@@ -143,9 +143,9 @@ class Dialogue:
         turns: The messages, in order.
         lang: Language code, ``und`` if unknown.
         source: Name of the data set or system that the dialogue is from.
-        models: ``user`` and ``assistant`` -> name of the speaker.
-        context: What the dialogue started from, such as ``system_prompt``, ``scene`` or
-            ``persona``.
+        models: Role -> name of the speaker: ``{"assistant": "gpt-4.1"}``.
+        context: What the dialogue started from: ``system_prompt``, ``scene`` or ``persona`` ->
+            text.
         meta: Any other data of the user's file.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
@@ -180,8 +180,8 @@ class Dialogue:
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:
-        """Returns the ``chat_hash`` of every prefix of the dialogue, from no turns to all turns
-        [turns + 1]."""
+        """Returns the ``chat_hash`` of the first 0, 1, 2, ... turns, up to all turns [turns +
+        1]."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -204,15 +204,15 @@ class Dialogue:
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including the turn with index ``turn``. None: the whole
-        dialogue."""
+        """Returns the dialogue up to and including the turn with index ``turn``, or the whole
+        dialogue for None."""
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the dialogue as a JSON object, a line of our JSONL format. Empty optional fields
-        are left out."""
+        """Returns the dialogue as a JSON object in our JSONL format. Empty optional fields are left
+        out."""
         record: dict[str, Any] = {
             "id": self.id,
             "lang": self.lang,
@@ -229,7 +229,7 @@ class Dialogue:
 def parse_dialogue_line(record: object) -> Dialogue:
     """Returns the dialogue in ``record``, a JSON object as ``Dialogue.to_record`` returns it.
 
-    ``medal_judges.parse_dialogue`` reads other forms too.
+    For chats in any other format, use ``medal_judges.parse_dialogue``.
 
     Raises:
         RecordError: A field is missing or malformed. The error names it.

@@ -24,8 +24,8 @@ class Dimension:
 
     Attributes:
         name: A name such as ``overall``.
-        kind: ``ordinal`` (whole numbers), ``continuous``, or ``binary`` (labels 0 and 1, score
-            P(1)).
+        kind: ``ordinal``: whole numbers. ``continuous``: any number on the scale. ``binary``:
+            labels are 0 or 1, and a score is the probability of 1.
         low: Lowest value of the scale.
         high: Highest value of the scale.
         good: Better end: ``high`` for a quality, ``low`` for an issue such as ``unsafe``.
@@ -64,7 +64,8 @@ class Dimension:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The values that an annotator can give. Empty for a continuous dimension."""
+        """All values that an annotator can choose from, in ascending order. Empty for a continuous
+        dimension."""
         if self.kind == "continuous":
             return ()
         return tuple(map(float, range(int(self.low), int(self.high) + 1)))
@@ -138,19 +139,19 @@ def load_rubric(
 
 
 def merge_dimensions(
-    parts: Iterable[tuple[str, Iterable[Dimension]]],
+    files: Iterable[tuple[str, Iterable[Dimension]]],
 ) -> dict[str, Dimension]:
-    """Returns the dimensions of several files by name.
+    """Merges the dimensions of several files into one mapping from name to dimension.
 
     Args:
-        parts: (name, dimensions) of each file.
+        files: (file name, dimensions) of each file.
 
     Raises:
-        MedalError: Two files define a dimension differently.
+        MedalError: Two files have different scales or definitions for one dimension.
     """
     merged: dict[str, Dimension] = {}
     stated_in: dict[str, str] = {}
-    for file, dimensions in parts:
+    for file, dimensions in files:
         for dimension in dimensions:
             earlier = merged.setdefault(dimension.name, dimension)
             first_file = stated_in.setdefault(dimension.name, file)

@@ -26,7 +26,7 @@ class ScoreKey(NamedTuple):
         id: Id of the dialogue.
         turn: Index of the turn, None for the whole dialogue.
         chat: ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown.
-        system: The compared system, empty if systems are not compared.
+        system: Not used, always empty.
     """
 
     id: str
@@ -34,22 +34,23 @@ class ScoreKey(NamedTuple):
     chat: str | None
     system: str = ""
 
-    def matches(self, dialogue: Dialogue) -> bool:
-        """Returns whether the score rates ``dialogue``, by the hash of its text. Returns True if
-        the score has no hash."""
+    def matches_text(self, dialogue: Dialogue) -> bool:
+        """Returns whether the turns of ``dialogue`` have the hash ``chat``, or ``chat`` is unknown.
+        Ids are not compared."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """The result of ``join_labels``: the scores of each label, and the labels without scores.
+    """The result of ``join_labels``: which scores belong to each label, and which labels have none.
 
     Attributes:
-        score_rows: For each label, the indices of its scores.
-        of_other_chats: Labels whose id has scores, but none known to be of the same text.
-        repeated: Labels whose scores all belong to earlier labels.
-        absent: Labels whose id has no scores.
-        by_id: Number of scores that were joined by id alone, without comparing texts.
+        score_rows: For each label, the indices of its scores in the list of scores.
+        of_other_chats: Labels whose id was scored, but no score is known to be of the same text.
+        repeated: Labels of chats that an earlier label rates already.
+        absent: Labels whose id was not scored.
+        by_id: Number of pairs of label and score that were joined by id alone, because the text of
+            one is unknown.
     """
 
     score_rows: list[list[int]] = field(default_factory=list)
@@ -59,13 +60,14 @@ class JoinedLabels:
     by_id: int = 0
 
     def notes(self, name: str) -> list[str]:
-        """Returns a sentence for each reason why labels were left out or joined by id alone.
+        """Returns messages for the user: one for each reason why labels were left out or joined by
+        id alone.
 
         Args:
-            name: File of the labels, which the sentences name.
+            name: File of the labels, which the messages name.
 
         Raises:
-            MedalError: More than 5% of the labels are of other chats than the scores.
+            MedalError: More than 5% of the labels have an id that was scored for a different chat.
         """
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
@@ -95,13 +97,16 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds for each of ``labels`` the ``scores`` of the same chat, by id and by hash of the text.
+    """Finds the scores of each labelled dialogue, by its id and the hash of its text.
 
-    Without a hash the id alone decides, if it occurs once. ``d1#2``, the second ``d1`` of a file,
-    counts as ``d1``.
+    If the text of one of them is unknown, the id alone decides, provided that only one chat has it.
+    ``d1#2``, the second ``d1`` of a file, counts as ``d1``.
 
     Args:
-        may_meet: Returns False for a label and a score of different things, such as two turns.
+        labels: The labelled dialogues.
+        scores: The key of each score.
+        may_meet: Returns False for a label and a score that must not be joined, such as those of
+            two turns.
     """
     first_ids = _unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
@@ -118,7 +123,7 @@ def join_labels(
             has_chats = scores[row].chat is not None and bool(label.dialogue.turns)
             is_fitting = repeats[id] == 1
             if has_chats:
-                is_fitting = scores[row].matches(label.dialogue)
+                is_fitting = scores[row].matches_text(label.dialogue)
             if is_fitting:
                 joined.by_id += not has_chats
                 fitting.append(row)
@@ -136,8 +141,8 @@ def join_labels(
 
 
 def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Returns a mapping from each id in ``ids`` and ``scores`` to the id without a reader's number:
-    ``d1`` for ``d1#2``, if ``d1`` occurs too."""
+    """Returns a mapping from each id in ``ids`` and ``scores`` to the id before a repeated id was
+    numbered: ``d1`` for ``d1#2`` if ``d1`` occurs too."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:

@@ -41,9 +41,9 @@ class Cause:
     """A feature of a turn that moved the score towards the bad end.
 
     Attributes:
-        feature: Name of the feature, from ALL_FEATURES or REACTION_NAMES.
-        value: Its value in this turn.
-        usual: Its mean over training turns of the same role, None if unknown.
+        feature: Name of the feature, from ALL_FEATURES or REACTION_NAMES in models.
+        value: The feature's value in this turn.
+        usual: The feature's mean over training turns of the same role, None if unknown.
     """
 
     feature: str
@@ -56,10 +56,12 @@ class Contributions:
     """How much each turn added to the score of one dimension.
 
     Attributes:
-        turns: One number a turn: positive raised the score, 0 was not seen by the judge.
-        baseline: Value for a dialogue of average training turns, or the middle of the scale.
-        unit: What the numbers are, such as ``score`` or ``logit``.
-        causes: Features that made the costliest turn bad, the largest effect first.
+        turns: A number for each turn [turns]. Above 0: the turn raises the score. 0 also for turns
+            that the judge did not read.
+        baseline: Value of a dialogue of average training turns. Without training, the middle of the
+            scale.
+        unit: Unit of ``turns`` and ``baseline``, such as ``score`` or ``logit``.
+        causes: Features that made the worst turn bad, the largest effect first.
     """
 
     turns: tuple[Number, ...]
@@ -69,12 +71,12 @@ class Contributions:
 
     @property
     def value(self) -> float:
-        """The sum of ``baseline`` and ``turns``, from which the score is computed."""
+        """The sum of ``baseline`` and ``turns``, in ``unit``. The score is computed from it."""
         return self.baseline + math.fsum(self.turns)
 
     def costliest_turn(self, good: Literal["low", "high"]) -> int | None:
-        """Returns the index of the turn that moved the score most towards the bad end, None if none
-        did.
+        """Returns the index of the turn that moved the score most towards the bad end, or None if
+        no turn did.
 
         Args:
             good: Better end of the scale.
@@ -112,40 +114,41 @@ class Judgement:
 
     Attributes:
         id: Id of the dialogue.
-        judge: Signature of the judge (its name, weights and settings), such as ``judge:length``.
-        scores: Dimension -> number on its scale (binary: probability of label 1), or None.
+        judge: Name, weights and settings of the judge, as a string: ``judge:length|seed:0``.
+        scores: Dimension -> number on its scale, None if it could not be scored. Binary dimensions
+            have the probability of label 1.
         turn: Index of the scored turn, None for the whole dialogue.
         distributions: Dimension (ordinal or binary) -> probability of each level [levels].
-        explanation: Reasons in words, if the judge gives any.
+        explanation: The judge's reasons in words, None if it gives none.
         failure: Why a score is None.
         truncated_turns: Number of turns that did not fit into the context window.
-        cut_turns: Number of turns of which only a part fitted.
-        usage: Amounts such as ``tokens``, ``cached_tokens``, ``seconds`` and ``money`` (US
-            dollars).
+        cut_turns: Number of turns that fitted into the context window only in part.
+        usage: What the scoring consumed: ``{"tokens": 812, "seconds": 1.4, "money": 0.002}``. Money
+            is in US dollars.
         contributions: Dimension -> how much each turn added to its score.
-        transient: Whether the failure may pass, as when a server is down.
-        details: Dimension -> further facts, as below.
+        transient: Whether the failure is transient, such as a server that was down.
+        details: Dimension -> name -> value. The names are listed below.
         left_out_turns: Number of turns that the judge's settings leave out.
-        shortened_turns: Number of turns of which the judge read a summary.
+        shortened_turns: Number of turns of which the judge read only a summary.
         unknown_language: The dialogue's language, if the judge does not support it.
-        detected_language: The dialogue's language, if it was detected.
-        chat: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined.
-        input: Hash of everything that the judge read, by which changed chats are found.
+        detected_language: The dialogue's language, if it was detected from the text.
+        chat: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
+        input: Hash of everything that the judge read. When it changes, the chat is scored again.
         meta: Metadata copied from the dialogue (``--keep``).
-        reading: Options with which the file of chats was read.
+        reading: Options with which the file of chats was read, from ``ReadOptions.to_record``.
         dimensions: Name, scale and better end of each score.
 
-    Facts in ``details``:
+    Names in ``details``:
 
-    - ``value``: number in the answer (the mean, if the question was asked several times)
-    - ``expected``, ``spread``: mean and standard deviation of the distribution over ratings
-    - ``interval``: [low, high], between which 9 in 10 human ratings of such a dialogue are
-    - ``mass``: probability of all ratings together, before normalisation
-    - ``samples``: number of answers in which ratings were counted
-    - ``raw``: the judge's number before it was mapped onto the scale
-    - ``selected``: number of follow-ups that every selection run chose (0: all are used)
-    - ``parsed``: how the answer was read
-    - ``repeats``: number in each answer, if the question was asked several times
+    - ``value``: rating that a language model gave (the mean, if it was asked several times)
+    - ``repeats``: each of these ratings, if it was asked several times
+    - ``comment``: the model's reason for this rating
+    - ``parsed``: the format in which the rating was found in the model's answer, such as ``json``
+    - ``expected``, ``spread``: mean and standard deviation of the model's distribution over ratings
+    - ``mass``: total probability of all ratings before they were normalised
+    - ``interval``: [low, high], which contains 9 in 10 human ratings of such dialogues
+    - ``raw``: the judge's output before calibration, or before it was mapped onto the scale
+    - ``follow_ups``, ``selected``: next user messages that a model selected, and their number
     - ``members``: scores by the members of a hybrid judge
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
@@ -182,15 +185,16 @@ class Judgement:
 
     @property
     def scored(self) -> bool:
-        """Whether every dimension has a number."""
+        """Whether every dimension has a score."""
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
-        """Returns the judgement as a JSON object, one line of a file, without empty optional
-        fields.
+        """Returns the judgement as a JSON object, one line of a file. Empty optional fields are
+        left out.
 
         Args:
-            before: Dimensions of the previous line. Equal ones are left out.
+            before: Dimensions of the previous line. If they are the same, the line has no
+                ``dimensions``.
         """
         record = {name: getattr(self, name) for name in _ALWAYS}
         record |= {
@@ -217,7 +221,7 @@ def empty_judgement(
 
     Args:
         dialogue: The dialogue, up to the turn to score.
-        judge: Signature of the judge, such as ``judge:length``.
+        judge: Name, weights and settings of the judge, such as ``judge:length``.
         dimensions: The dimensions whose scores are None.
         reason: Why there are no scores, the judgement's ``failure``.
         turn: Index of the turn to score, None for the whole dialogue.
@@ -237,7 +241,7 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
     """Returns the judgement in ``record``, a JSON object. Unknown fields are ignored.
 
     Args:
-        before: Dimensions of the previous line, for a record without its own.
+        before: Dimensions of the previous line, used if ``record`` has no ``dimensions``.
 
     Raises:
         RecordError: A field is missing or malformed. The error names it.

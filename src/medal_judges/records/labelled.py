@@ -28,8 +28,9 @@ class Rating:
         turn: Index of the rated turn, None for the whole dialogue.
         dimension: The rated aspect, such as ``overall``.
         values: One number per annotator [annotators], None if the annotator gave none.
-        scale: (lowest, highest) allowed value, None if the source names none.
-        aggregated: Whether ``values`` holds a released mean or vote instead.
+        scale: (lowest, highest) allowed value, None if unknown.
+        aggregated: Whether ``values`` is the mean or vote that a data set publishes, not one number
+            per annotator.
 
     >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
     >>> mean(rating)
@@ -50,7 +51,7 @@ class Rating:
 
 
 def mean(rating: Rating) -> float | None:
-    """Returns the mean of the annotators' values in ``rating``, on the source's own scale. Returns
+    """Returns the mean of the annotators' values in ``rating``, on the scale of ``rating``. Returns
     None if no annotator gave a value."""
     values = rating.given_values
     return sum(values) / len(values) if values else None
@@ -58,7 +59,7 @@ def mean(rating: Rating) -> float | None:
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
     """Maps ``value`` linearly from the scale ``source`` (lowest, highest) to the scale ``target``,
-    without rounding (ORALIS, Equation 1)."""
+    without rounding or clipping (ORALIS, Equation 1)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
@@ -66,13 +67,13 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def choose_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """Returns the split of ``key``: ``train``, ``validation`` or ``test``. Equal keys and seeds
-    give the same split.
+    """Assigns ``key`` to a split at random: ``train``, ``validation`` or ``test``. The same key and
+    seed always give the same split.
 
     Args:
-        key: Text that names a row or a group of rows.
-        seed: Another seed gives another division.
-        shares: Expected shares of the three splits.
+        key: Id of a dialogue, or name of a group that stays in one split.
+        seed: Seed of the random division.
+        shares: Expected shares of train, validation and test.
     """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
@@ -109,7 +110,7 @@ class LabelledDialogue:
         scales: Dimension -> (lowest, highest) value of its labels, None if unknown.
         level: What the labels rate: the ``dialogue``, or its last ``turn``.
         split: A name such as ``train`` or ``test``, None if not decided.
-        group: Name shared by rows of one conversation, which stay in one split.
+        group: Name shared by dialogues that must stay in one split, such as turns of one chat.
         aggregated: Whether a label is a mean or a vote over annotators.
         extra: Other fields of the line.
 
@@ -134,7 +135,7 @@ class LabelledDialogue:
 
     @property
     def turn(self) -> int | None:
-        """The index of the labelled turn, None at level ``dialogue``."""
+        """The index of the rated turn, None if the labels rate the whole dialogue."""
         if self.level == "turn":
             return len(self.dialogue.turns) - 1
         return None
@@ -147,7 +148,7 @@ class LabelledDialogue:
             )
 
     def rating(self, dimension: str) -> Rating | None:
-        """Returns the Rating for ``dimension``, or None if the row has no label for it."""
+        """Returns the Rating for ``dimension``, or None if there is no label for it."""
         return next((r for r in self.ratings() if r.dimension == dimension), None)
 
     def has_label(self, dimension: str) -> bool:
@@ -155,7 +156,7 @@ class LabelledDialogue:
         return any(value is not None for value in self.labels.get(dimension, ()))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the row as a JSON object, a line of our JSONL format."""
+        """Returns the labelled dialogue as a JSON object in our JSONL format."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,
@@ -180,7 +181,7 @@ def parse_labelled(record: object) -> LabelledDialogue:
     """Returns the labelled dialogue in ``record``, a JSON object as ``LabelledDialogue.to_record``
     returns it.
 
-    A row without ``group`` gets its own id as group.
+    Without ``group``, the dialogue's id becomes its group.
 
     Raises:
         RecordError: A field is missing or malformed, or a label is outside its scale.

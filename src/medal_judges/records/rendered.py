@@ -9,10 +9,10 @@ class RenderedDialogue(NamedTuple):
     """A dialogue as the input of a neural network.
 
     Attributes:
-        text: The turns that fit into the context window, as one text.
+        text: The turns that fit into the context window, as one string.
         ids: Token ids of ``text`` [tokens].
-        dropped: Number of turns that do not fit.
-        cut: Number of turns of which only a part fits.
+        dropped: Number of turns that do not fit at all.
+        cut: Number of turns that fit only in part.
     """
 
     text: str

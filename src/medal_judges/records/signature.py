@@ -12,21 +12,21 @@ from medal_judges.errors import MedalError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The settings that a score depends on, stored with every score.
+    """The judge and settings that produced a score, stored with every score.
 
     A setting that does not apply is None. Signatures are published, so they hold no paths and no
     secrets.
 
     Attributes:
         judge: Name of the judge.
-        revision: Hash of the weights or settings.
+        revision: Hash of the judge's weights or settings.
         base: Model that the judge is built on, such as a Hub id.
         prompt: Hash of the prompts.
-        rubric: Hash of the scored dimensions.
+        rubric: Hash of the dimensions that the judge scores.
         dtype: Number format of the weights, such as ``bf16``.
-        truncation: What is left out of a long dialogue.
-        data: Data set of a benchmark.
-        dimension: Scored dimension of a benchmark.
+        truncation: What is left out of a long dialogue: ``oldest turns beyond 512 tokens``.
+        data: Data set, in results of a benchmark.
+        dimension: Scored dimension, in results of a benchmark.
         seed: Seed of the training or the sampling.
         version: Version of this package.
 
@@ -54,7 +54,8 @@ class Signature:
                 )
 
     def __str__(self) -> str:
-        """Returns ``judge:NAME|revision:...`` without the settings that are None."""
+        """Returns the signature as a string, ``judge:NAME|revision:...``, without the settings that
+        are None."""
         pairs = []
         for name, value in asdict(self).items():
             if value is not None:
@@ -63,9 +64,9 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Returns the signature whose text form is ``text``, such as ``judge:length|seed:0``.
+        """Returns the signature in the string ``text``, such as ``judge:length|seed:0``.
 
-        Unknown keys are ignored. A text without ``judge:`` is taken as the judge's name.
+        Unknown keys are ignored. Without ``judge:``, the whole string is the judge's name.
 
         Raises:
             MedalError: The seed is not a whole number.
@@ -85,7 +86,8 @@ class Signature:
 
 
 def content_hash(value: object) -> str:
-    """Returns a hash of ``value`` (bytes, or a value that is written as JSON): 12 hex digits."""
+    """Returns the first 12 hex digits of the SHA-256 hash of ``value``. A value other than bytes is
+    hashed as JSON."""
     if not isinstance(value, bytes):
         value = json.dumps(
             value, sort_keys=True, ensure_ascii=False, default=str

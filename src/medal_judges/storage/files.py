@@ -24,8 +24,8 @@ _INPUTS: list[Path] = []  # files that the running command reads; see protect_in
 
 
 class PicklableLock:
-    """A reentrant thread lock for objects that are pickled or forked. The copy has a new lock,
-    which nobody holds."""
+    """A reentrant thread lock that survives pickling and forking. The copy is a new, unlocked
+    lock."""
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.RLock] = {}  # by process
@@ -210,7 +210,7 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
         option: What the error calls the output, such as ``--out``.
 
     Raises:
-        ConfigError: ``out`` is such an output.
+        ConfigError: ``out`` is a device, a pipe or an input.
     """
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
@@ -231,11 +231,11 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
 
 @contextmanager
 def protect_inputs(*inputs: str | Path) -> Iterator[None]:
-    """Refuses to replace one of ``inputs``, the files that a command reads, during the context.
+    """Protects ``inputs``, the files that a command reads, from being overwritten during the
+    context.
 
-    ``require_safe_out`` and all atomic writes then raise ConfigError for such an output. Inputs
-    that are not files, such as standard input, are ignored.
-    """
+    ``require_safe_out`` and all atomic writes to one of them then raise ConfigError. Inputs that
+    are not files, such as standard input, are ignored."""
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

@@ -31,7 +31,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
-    """Opens the file ``path`` as UTF-8 text. A name that ends in ``.gz`` means gzip.
+    """Opens the file ``path`` as UTF-8 text, and as gzip if its name ends in ``.gz``.
 
     Bytes that are not UTF-8 are read as surrogates (invalid characters), so that an error can name
     their line.
@@ -57,17 +57,16 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
 
 
 class Gzip(gzip.GzipFile):
-    """A gzip file that refuses to unpack far more than it holds.
+    """A gzip file that guards against decompression bombs.
 
-    Up to 4 MB are always read. Beyond that, the text may be at most 100 times as long as the packed
-    data read so far.
-    """
+    The first 4 MB can always be read. After that, the unpacked text may be at most 100 times as
+    long as the packed bytes read so far."""
 
     fileobj: Any
 
     def read1(self, size: int = -1) -> bytes:
-        """Returns the next bytes, at most ``size``. Raises OSError if the unpacked text is longer
-        than allowed."""
+        """Returns the next unpacked bytes, at most ``size``. Raises OSError if the file unpacks to
+        more than 100 times its size."""
         if self.tell() > max(ALWAYS_READ, RATIO * self.fileobj.tell()):
             raise OSError(f"it unpacks to {RATIO} times its size. Gunzip it first")
         return super().read1(size)
@@ -238,8 +237,8 @@ class Journal:
 
     Attributes:
         path: The file.
-        run: All that determines the result of the run, stored in the first line. None stores
-            nothing.
+        run: Settings and hashes of inputs that decide the results, saved in the first line:
+            ``{"seed": 0, "input": "3f2a..."}``. If None, none are saved.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
@@ -281,7 +280,8 @@ class Journal:
             yield record
 
     def require_same_run(self) -> None:
-        """Raises MedalError if the file exists and was written by a run other than ``run``."""
+        """Raises MedalError if the file exists and was written with other settings or inputs than
+        ``run``."""
         for _, line in self.offsets_and_lines():
             text = line.decode("utf-8", "replace")
             saved: Any = parse_line(self.path, 1, text, lambda record: record)

@@ -38,8 +38,8 @@ _NUMBERS = ("scores", "interval", "usage")
 
 
 def jsonl_path(path: str | Path) -> Path:
-    """Returns the JSONL file that holds the judgements of ``path``: ``scores.csv.jsonl`` for the
-    table ``scores.csv``. Any other ``path`` is returned unchanged."""
+    """Returns the JSONL file with the judgements of ``path``: ``scores.csv.jsonl`` beside the table
+    ``scores.csv``. A ``path`` that is not a table is returned unchanged."""
     path = Path(path)
     if path.suffix in TABLES:
         return path.with_name(f"{path.name}.jsonl")
@@ -129,8 +129,8 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the judgements in the file ``path`` as a pandas table with the columns of
-    ``to_frame``.
+    """Returns the judgements in the file ``path`` as a pandas table, with the columns that
+    ``to_frame`` describes.
 
     Raises:
         DataError: The file is missing, or a line is not a judgement.
@@ -144,8 +144,8 @@ def read_frame(path: str | Path) -> DataFrame:
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the table cells of ``judgement``: kind of column (an entry of _KINDS) -> name of
-    column -> value."""
+    """Returns the table cells of ``judgement``, by kind of column (``scores``, ``usage`` or another
+    of _KINDS): kind -> column -> value."""
     interval = {}
     for name, details in judgement.details.items():
         if ends := details.get("interval"):
@@ -161,18 +161,18 @@ def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
-    """Returns ``judgements`` as a pandas table with one row each.
+    """Returns ``judgements`` as a pandas table, one row for each.
 
     Its columns are ``id``, ``turn``, ``judge``, the score of each dimension (``overall``) with its
     interval (``overall.low``, ``overall.high``), ``failure``, usage and metadata. ``frame.attrs``
-    describes them:
+    describes the columns:
 
     - ``dimensions``: dimension -> column of its scores
     - ``meta``: field of metadata -> its column
     - ``rubric``: name, scale and definition of each dimension
 
     Raises:
-        MedalError: Two judgements define a dimension differently.
+        MedalError: Two judgements have different scales or definitions for one dimension.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -214,8 +214,8 @@ def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
     """Returns the columns of one kind as a table with the right types.
 
     Args:
-        kind: An entry of _KINDS, such as ``scores``.
-        records: For each row, name of column -> value.
+        kind: Kind of the columns, such as ``scores`` (one of _KINDS).
+        records: Column -> value, for each row.
     """
     from pandas import DataFrame
     from pandas.api.types import infer_dtype

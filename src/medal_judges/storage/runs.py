@@ -15,12 +15,11 @@ _AGAIN = "Type another --out, or --overwrite to start again from the beginning"
 
 
 def hash_or_name(name: str | Path) -> str:
-    """Returns a hash of the content of the file or folder ``name``, or ``name`` itself if there is
-    none.
+    """Returns a hash of the content of the file or folder ``name``, or ``name`` itself if no such
+    file or folder exists.
 
     Runs compare these hashes of their inputs, so a renamed file counts as the same and a changed
-    file does not.
-    """
+    file does not."""
     path = Path(name)
     files = [path]
     if path.is_dir():
@@ -42,9 +41,9 @@ def require_same_run(
     """Raises an error if a file was written by a run with other settings or inputs.
 
     Args:
-        path: The file.
-        saved: The run that wrote it: name -> setting, signature or hash of an input.
-        run: The present run, in the same form.
+        path: The file, which the error names.
+        saved: Settings of the run that wrote the file: ``{"seed": 0, "input": "3f2a..."}``.
+        run: Settings of the present run, in the same form.
 
     Raises:
         MedalError: ``saved`` and ``run`` differ. The error lists the differences.

@@ -127,9 +127,9 @@ def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
     from transformers import AutoTokenizer
 
     from medal_judges.models.llm.chat_template import ChatTemplate
-    from medal_judges.models.llm.local.weights import model_path
+    from medal_judges.models.llm.local.weights import find_or_convert_model
 
-    template = ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
+    template = ChatTemplate(AutoTokenizer.from_pretrained(find_or_convert_model(MODEL)))
     asked = []
     for talk in dialogues(count):
         sequences = [template.to_sequence(c) for c in follow_ups(talk)]

@@ -25,9 +25,9 @@ from medal_judges.models.base.judge import (
     NO_ASSISTANT_TURN,
     Judge,
     ScoreLevel,
-    detects_languages,
     is_truncated,
     make_score_requests,
+    should_detect_languages,
     truncation_warning,
 )
 from medal_judges.models.batching import chunks
@@ -113,7 +113,7 @@ class ScoreOptions(Config):
             "dimensions": judge._checked_names(self.dimensions or None),
             "level": self.level,
             "keep": list(self.keep),
-            "detect_language": detects_languages(judge.languages),
+            "detect_language": should_detect_languages(judge.languages),
         }
 
 

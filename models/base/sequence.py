@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
-    """Returns the fields of transformers' config that describe the logits of ``heads``.
-
-    ``problem_type`` tells pipelines which activation to use."""
+    """Returns the fields of transformers' config that describe the logits of ``heads``, such as
+    ``num_labels`` and ``id2label``."""
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
     problem = "regression"  # no activation
@@ -107,16 +106,17 @@ class SequenceJudge(LearnedJudge):
         """Returns a new network with the architecture of ``net`` and the weights ``state``."""
 
     def replace_network(self, network: Any, dtype: str) -> SequenceJudge:
-        """Replaces ``net`` by the trained ``network``, casts it to ``dtype``, and returns the judge
+        """Replaces ``net`` with the trained ``network``, cast to ``dtype``, and returns the judge
         itself."""
         self.net = network
         self.move_to(self.device, dtype)
         return self
 
     def split_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns the logits [B, outputs] of each dimension by its name.
+        """Returns {dimension name: logits [B, outputs] of its head}.
 
-        For a regression the result is the score on [0, 1] before calibration: the logit plus 0.5.
+        For a regression head, returns the logit plus 0.5, which is the score before calibration (0
+        and 1 are the ends of the scale).
 
         Args:
             logits: [B, outputs of all heads], as the network returns them.
@@ -129,7 +129,7 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row: the sum over all heads.
+        """Returns the loss [B] of each labelled dialogue, summed over all heads.
 
         Args:
             logits: [B, outputs of all heads].

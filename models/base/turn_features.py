@@ -191,8 +191,8 @@ def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     """Returns how similar each turn is to earlier turns, [T, 7] in the order of SIMILARITY_NAMES.
 
-    A value is 0 if there is no such earlier turn. The columns ``centred_*`` also depend on later
-    turns.
+    A similarity is 0 if there is no earlier turn to compare with. The columns ``centred_*`` also
+    depend on later turns.
 
     Args:
         cosines: [T, T], the cosines between the embeddings of the turns.
@@ -229,10 +229,10 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
 
 
 def _centred_cosines(cosines: Floats) -> Floats:
-    """Returns the cosines [T, T] of unit vectors after their mean is subtracted.
+    """Returns the cosines [T, T] of T unit vectors after their mean is subtracted from each.
 
     Args:
-        cosines: [T, T], the cosines of the vectors before that.
+        cosines: [T, T], the cosines before the mean is subtracted.
     """
     with_mean = cosines.mean(axis=1)
     products = cosines - with_mean[:, None] - with_mean + with_mean.mean()

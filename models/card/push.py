@@ -17,16 +17,17 @@ def push_judge(
 ) -> str:
     """Uploads a saved judge to the Hub with a model card, and returns the commit's URL.
 
-    It is uploaded only if it still gives the scores in its golden.json.
+    The judge is uploaded only if it still gives the scores in its golden.json.
 
     Args:
         folder: The judge's folder, which does not change.
         repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-        public: Whether a new repository is public. If false, an existing one must be private.
-        revision: The name of a new tag for the commit.
+        public: Whether to create a public repository. If false, an existing repository must be
+            private.
+        revision: A tag to create for the commit, such as ``v1``. None creates none.
 
     Raises:
-        JudgeLoadError: ``folder`` has no judge, or its scores differ.
+        JudgeLoadError: ``folder`` has no judge, or its scores differ from golden.json.
         ConfigError: The judge's base model is a folder of this machine.
         HubError: The upload fails.
     """

@@ -35,11 +35,11 @@ _UNKNOWN = "not stated here: see the model's page"
 def write_card(
     folder: Path, *, repo_id: str | None = None, revision: str | None = None
 ) -> None:
-    """Writes the model card README.md of the judge in ``folder`` into it.
+    """Writes the model card of the judge in ``folder`` to README.md in the same folder.
 
     Args:
-        repo_id: The Hub repository in the card's code example. None is a local folder.
-        revision: The revision in the code example.
+        repo_id: The Hub repository that the card's code example loads. None loads the local folder.
+        revision: The revision of the repository in the code example. None names none.
 
     Raises:
         JudgeLoadError: ``folder`` has no judge or no golden.json.
@@ -140,8 +140,12 @@ def _hub_metadata(facts: Mapping[str, Any]) -> str:
 
 
 def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
-    """Returns the rows of ``agreement``, the content of agreement.json, that have a value, in the
-    form that the Hub shows."""
+    """Returns a judge's agreement with human ratings in the form that the Hub shows.
+
+    Args:
+        agreement: The content of agreement.json, one mapping for each data set, language, dimension
+            and metric. Mappings without a value are left out.
+    """
     from huggingface_hub import EvalResult
 
     results = []
@@ -172,8 +176,8 @@ def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
     """Returns the saved result of ``medal trial`` for the judge in ``folder``.
 
     Returns:
-        The content of trial.json and ``verdicts``, pairs (group, verdict). None if there is no
-            trial of this revision of the judge.
+        The content of trial.json, with pairs (group of checks, verdict) as ``verdicts``. None if
+            the trial is of another revision of the judge, or there is none.
     """
     path = folder / TRIAL_NAME
     if not path.is_file():

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import output_heads
+from medal_judges.models.base.heads import make_output_heads
 from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.pretrained import (
     adapt_base_settings,
@@ -41,7 +41,7 @@ class EncoderJudge(SequenceJudge):
 
     @cached_property
     def renderer(self) -> DialogueRenderer:
-        """Makes the text and the token ids of dialogues."""
+        """Turns dialogues into text and token ids for the encoder."""
         return DialogueRenderer(self.tokenizer, self.config.max_tokens)
 
     @classmethod
@@ -57,16 +57,16 @@ class EncoderJudge(SequenceJudge):
         weights.
 
         Args:
-            config: Its ``base`` is the encoder.
+            config: The settings of the judge, such as the encoder (``base``).
             dimensions: What the judge scores.
-            name: The judge's name. By default it is the family.
-            device: Where it runs. None is the GPU if there is one.
+            name: The judge's name. None is ``encoder``.
+            device: Where the judge runs. None is the GPU if there is one.
 
         Raises:
             ConfigError: The settings do not fit the encoder.
             JudgeLoadError: The encoder cannot be loaded.
         """
-        heads = output_heads(dimensions, config.heads)
+        heads = make_output_heads(dimensions, config.heads)
 
         def change(settings: Any) -> None:
             adapt_base_settings(config, settings)
@@ -102,7 +102,7 @@ class EncoderJudge(SequenceJudge):
         """Loads the judge saved in ``folder``.
 
         Args:
-            device: Where it runs. None is the GPU if there is one.
+            device: Where the judge runs. None is the GPU if there is one.
             dtype: ``fp32``, ``bf16`` or ``fp16``.
 
         Raises:
@@ -110,7 +110,7 @@ class EncoderJudge(SequenceJudge):
         """
         saved = read_config(folder)
         state, config = constructor_arguments(saved), EncoderConfig(**saved["encoder"])
-        heads = output_heads(state.pop("dimensions"), config.heads)
+        heads = make_output_heads(state.pop("dimensions"), config.heads)
         outputs = sum(head.outputs for head in heads)
 
         def check(settings: Any) -> None:

@@ -21,7 +21,8 @@ class DialogueRenderer:
 
     Attributes:
         tokenizer: The encoder's tokenizer.
-        max_tokens: The maximum length of a text. The oldest turns are dropped.
+        max_tokens: The maximum length of a text in tokens. A longer dialogue loses its oldest
+            turns.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> None:

@@ -35,7 +35,7 @@ from medal_judges.models.device import (
 )
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.packing import PACKABLE, PASS_TOKENS, PackedBert
-from medal_judges.models.llm.local.weights import model_path
+from medal_judges.models.llm.local.weights import find_or_convert_model
 from medal_judges.models.model_files import MODEL_FILES
 from medal_judges.storage.files import read_json, read_json_if_there
 
@@ -90,7 +90,7 @@ class TextEncoder:
             JudgeLoadError: The encoder cannot be loaded.
             ConfigError: ``config.max_tokens`` is more than the encoder can read.
         """
-        path = Path(model_path(config.base))
+        path = Path(find_or_convert_model(config.base))
         if not path.is_dir():
             path = fetch_repo(config.base, config.base_revision, patterns=MODEL_FILES)
         return cls(path, config)

@@ -24,7 +24,8 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the key in the cache of the answer to ``request`` by ``model``, a model's name."""
+    """Returns the key of an answer in the cache: a hash of the name ``model`` and of
+    ``request``."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]

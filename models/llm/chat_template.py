@@ -59,9 +59,9 @@ class ChatTemplate:
     Attributes:
         tokenizer: A tokenizer of transformers.
         source: The Jinja text of the template, or None if the tokenizer has none.
-        system: Whether a system message is rendered (``native``) or joined to the first user turn
-            (``folded``). ``transcript`` if there is no template.
-        alternates: Whether the template wants user and assistant to take turns.
+        system: ``native`` if the template renders system messages, ``folded`` if they are joined to
+            the first user turn, ``transcript`` if there is no template.
+        alternates: Whether the template requires that user and assistant alternate.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -105,24 +105,26 @@ class ChatTemplate:
     def prefix(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Returns the token ids of a chat up to the place where the text of its next turn begins.
+        """Returns the token ids of a chat up to the beginning of its next turn, with the header of
+        that turn.
 
         Args:
-            messages: The chat before that turn.
-            role: Who speaks in that turn.
-            prefill: The beginning of that turn, if it is given.
+            messages: The chat before the next turn.
+            role: Who speaks in the next turn.
+            prefill: Text with which the next turn already begins.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """Returns the text of a chat up to the place where the text of its next turn begins.
+        """Returns the text of a chat up to the beginning of its next turn, with the header of that
+        turn.
 
         Args:
-            messages: The chat before that turn.
-            role: Who speaks in that turn.
-            prefill: The beginning of that turn, if it is given.
+            messages: The chat before the next turn.
+            role: Who speaks in the next turn.
+            prefill: Text with which the next turn already begins.
         """
         return self._around(tuple(messages), role, prefill.strip())[0]
 
@@ -140,8 +142,8 @@ class ChatTemplate:
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and its ``continuation``, and where the scored part
-        begins.
+        """Returns the token ids of a chat and its ``continuation``, and the index of the first
+        token to score.
 
         If the continuation has ``score_eos``, the end of the turn is included.
 
@@ -301,12 +303,13 @@ def _has_open_thoughts(text: str) -> bool:
 
 
 class TokenModel(LanguageModel):
-    """A language model that is given token ids, rendered with its tokenizer's chat template.
+    """Base class of language models that read token ids, made with the chat template of their
+    tokenizer.
 
     Args:
         tokenizer: A tokenizer of transformers.
         name: The name of the model.
-        window: The context length in tokens, with the thinking.
+        window: The context length in tokens, for prompt, thinking and answer together.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 for models
             that always think, otherwise 0.
 
@@ -352,15 +355,17 @@ class TokenModel(LanguageModel):
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Returns the answer to each of ``requests``, with the thoughts before it if the model
-        thinks. ``prompts`` has the token ids of each request."""
+        """Generates an answer to each of ``prompts`` (token ids), whose ``requests`` have the
+        sampling settings.
+
+        If the model thinks, the answer includes the thoughts."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and its ``continuation``, and where the scored part
-        begins.
+        """Returns the token ids of a chat and its ``continuation``, and the index of the first
+        token to score.
 
         Raises:
             ConfigError: The text is empty, or there are more tokens than the context length.

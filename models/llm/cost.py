@@ -30,9 +30,9 @@ class Usage:
     """The tokens, time and money that a request took.
 
     Attributes:
-        input: Tokens of the prompt, with the cached ones.
-        cached: Tokens of the prompt that were not computed again.
-        output: Tokens of the answer, with the reasoning.
+        input: Tokens of the prompt, including cached ones.
+        cached: Tokens of the prompt that were taken from a prefix cache.
+        output: Tokens of the answer, including reasoning.
         reasoning: Tokens of reasoning before the answer.
         seconds: The time of the request in seconds.
         money: The price in US dollars, or None if it is unknown.
@@ -98,7 +98,7 @@ def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
 
 def usage_text(usage: Mapping[str, float]) -> str:
     """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012". Returns an empty
-    text if no language model was asked."""
+    string if no language model was asked."""
     if not usage.get("input_tokens"):
         return ""
     read, written = usage["input_tokens"], usage["output_tokens"]
@@ -135,8 +135,9 @@ class PriceFile(Config):
     """A file of list prices.
 
     Attributes:
-        models: The prices of models on any server, by name.
-        servers: The prices of models on one server, by host name and then by name.
+        models: Model name -> its price on any server.
+        servers: Host name -> model name -> its price on this server. A host name is, for example,
+            ``api.openai.com``.
     """
 
     models: Mapping[str, Price] = {}
@@ -169,9 +170,9 @@ class CostEstimate:
 
     Attributes:
         requests: The number of requests.
-        kept: How many further answers are in the cache and cost nothing.
-        input: Tokens of the prompts.
-        output: Tokens of the answers.
+        kept: The number of answers that are already in the cache and cost nothing.
+        input: Tokens of all prompts.
+        output: The maximum number of tokens of all answers.
         money: The price in US dollars, or None if it is unknown.
         api: Whether the requests go to a server.
     """
@@ -191,14 +192,15 @@ class CostLimitError(MedalError):
 
 
 class BudgetExceeded(Exception):
-    """A request could cost more than the cost limit leaves, and no running one can free money."""
+    """The highest possible price of a request is more than what remains of the cost limit, and no
+    other request is running."""
 
 
 class CostLimiter:
     """A limit on the cost of requests, which several models in one process may share.
 
-    The highest possible price of a request is reserved before it is sent, until the real price is
-    known.
+    Before a request is sent, its highest possible price is reserved. Afterwards, its real price is
+    counted as spent.
 
     Args:
         limit: The limit in US dollars, or None for no limit.
@@ -213,12 +215,12 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def reserve(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars until ``settle`` is called, and waits while they do not
-        fit.
+        """Reserves ``highest`` US dollars for a request until ``settle`` is called. Waits while the
+        limit has too little left.
 
         Raises:
-            BudgetExceeded: They do not fit, and no request is running.
-            ConfigError: There is a limit, and another process made this limiter.
+            BudgetExceeded: The limit has too little left, and no other request is running.
+            ConfigError: There is a limit, and this limiter was created in another process.
         """
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
@@ -240,7 +242,8 @@ class CostLimiter:
         self.spent += price or 0.0
 
     def limit_error(self) -> CostLimitError:
-        """Returns the error for a reached limit, with a hint how to continue with a higher one."""
+        """Returns the error for a reached limit, with a hint how to continue with a higher
+        limit."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "

@@ -52,14 +52,16 @@ class ChatRequest:
     Attributes:
         messages: The chat so far.
         max_tokens: The maximum number of tokens of the answer.
-        temperature: The temperature of the sampling. 0 is greedy decoding.
-        top_p: The total probability of the most likely tokens that are sampled from.
+        temperature: The sampling temperature. 0 is greedy decoding.
+        top_p: Nucleus sampling: the most likely tokens are sampled that together reach this
+            probability.
         seed: The seed of the sampling. Each seed has its own answer in the cache.
         schema: A JSON schema for the answer, which the backend enforces if it can.
-        top_logprobs: How many alternatives a server reports for each token.
+        top_logprobs: The number of alternative tokens that a server reports for each token of the
+            answer.
         presence_penalty: Subtracted once from the logit of each token already in the answer.
         accept_truncated: Whether an empty or truncated answer is valid.
-        frequency_penalty: Subtracted from a token's logit for each time it is in the answer.
+        frequency_penalty: Subtracted from a token's logit for each time the token is in the answer.
     """
 
     messages: tuple[Message, ...]
@@ -76,13 +78,13 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token of an answer, and what the model could have written instead.
+    """A token of an answer, and the most likely tokens at its position.
 
     Attributes:
         text: The token.
         logprob: The log-probability of the token.
-        alternatives: {token: log-probability} of the most likely tokens here. Empty if not
-            reported.
+        alternatives: {token: log-probability} of the most likely tokens at this position. Empty if
+            the server does not report them.
     """
 
     text: str
@@ -98,7 +100,8 @@ class Completion:
         text: The answer, without the prompt.
         finish: ``stop`` (ended by the model), ``length`` (cut at ``max_tokens``) or ``failed`` (no
             answer).
-        failure: Why there is no answer, or that it was truncated.
+        failure: Why there is no answer, or a note that the answer was truncated. None for a valid
+            answer.
         enforced: Whether the backend enforced the JSON schema of the request.
         tokens: The tokens with log-probabilities, if requested and reported.
         usage: The tokens, time and money that the request took.
@@ -161,9 +164,9 @@ class Likelihood:
 
     Attributes:
         logprobs: The log-probability of each token of the scored text.
-        prefix_logprob: The summed log-probability of the prefix, or None if not computed.
-        prefix_tokens: The number of tokens of the prefix. A first token without log-probability
-            does not count.
+        prefix_logprob: The summed log-probability of the prefix, or None if it is not computed.
+        prefix_tokens: The number of tokens of the prefix, without a first token that has no
+            log-probability.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -172,12 +175,12 @@ class Likelihood:
 
     @property
     def total(self) -> float:
-        """The log-probability of the scored text, given its prefix."""
+        """The summed log-probability of the scored text, given its prefix."""
         return sum(self.logprobs)
 
     @property
     def mean(self) -> float:
-        """The log-probability of the scored text, given its prefix, per token."""
+        """The mean log-probability of a token of the scored text, given its prefix."""
         return self.total / len(self.logprobs)
 
 
@@ -191,11 +194,13 @@ class LanguageModel(ABC):
         name: The name of the model, such as ``openai/gpt-4.1-mini``, without paths or secrets.
         context: The context length in tokens, for prompt and answer together.
         api: Whether a server runs the model. Such a model may cost money and gives no likelihoods.
-        private: Whether the model is on this machine or in its private network, without a bill.
+        private: Whether the model runs on this machine or in its private network, and so costs
+            nothing.
         at_once: How many requests the model answers at the same time.
-        counts: How many answers came from the cache (``kept``) and from the model (``asked``).
+        counts: The number of answers that came from the cache (``kept``) and from the model
+            (``asked``).
         limiter: The cost limit, or None for a model that costs nothing.
-        renews: Whether the model is asked again instead of reading cached answers.
+        renews: Whether to ask the model again even if an answer is in the cache.
     """
 
     name: str
@@ -229,8 +234,9 @@ class LanguageModel(ABC):
         """Returns the likelihood of each continuation in each of ``groups``.
 
         Args:
-            groups: Groups of continuations. A prefix that a group shares is computed once.
-            joint: Whether to compute the log-probability of the prefixes too.
+            groups: Groups of continuations, such as those of one dialogue. A prefix that a group
+                shares is computed once.
+            joint: Whether to compute the log-probability of each prefix too.
 
         Raises:
             ConfigError: A server runs the model, or prompt and text do not fit ``context``.
@@ -251,8 +257,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """Returns what answers depend on besides the model's name, such as ``{"weights": HASH,
-        "dtype": "float32"}``."""
+        """Returns properties of the model that its answers depend on, besides its name, such as
+        ``{"weights": HASH, "dtype": "float32"}``."""
 
     def cost(self, usage: Usage) -> float | None:
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
@@ -267,8 +273,8 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the tokens that computing ``likelihoods`` takes, if their common prompt of ``prompt``
-    tokens is computed once."""
+    """Returns the tokens that are read to compute ``likelihoods`` of texts after one shared prompt
+    of ``prompt`` tokens."""
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
@@ -283,9 +289,9 @@ def score_groups(
     """Returns the likelihoods under ``llm`` of the continuations in each of ``groups``, in order.
 
     Args:
-        owners: A key for each group, such as the id of its dialogue. Groups with the same key are
-            computed together.
-        joint: Whether to compute the log-probability of the prefixes too.
+        owners: A key for each group, such as the id of its dialogue. Groups with the same key share
+            a prefix, which is computed once.
+        joint: Whether to compute the log-probability of each prefix too.
     """
     if not groups:
         return []
@@ -313,11 +319,12 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the smallest index of a turn from which on a dialogue fits.
+    """Returns the index of the oldest turn with which a dialogue fits, if all turns before it are
+    dropped.
 
     Args:
-        turns: The largest index to try, and the result if nothing fits.
-        fits: Whether the turns from an index on fit. Stays true for larger indices.
+        turns: The largest index to try. It is returned if nothing fits.
+        fits: Returns whether the dialogue from an index on fits. Must stay true for larger indices.
     """
     low, high = 0, turns  # by bisection
     if fits(0):

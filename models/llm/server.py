@@ -89,7 +89,7 @@ class RequestError(Exception):
         transient: Whether the same request may succeed later.
         billed: Whether the server may have written an answer, which costs money.
         status: The HTTP status, or 0 if the server did not respond.
-        field: The field of the request that the server complains about, or an empty text.
+        field: The field of the request that the server complains about, or an empty string.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ def safe_line(text: object) -> str:
 
 
 def to_request_error(error: Exception) -> RequestError:
-    """Returns ``error``, raised by the client, as a RequestError. Raises ``error`` itself if it is
-    not about the request."""
+    """Returns ``error``, an exception of the OpenAI client, as a RequestError. Raises ``error``
+    again if it is of an unknown kind."""
     import openai
 
     if isinstance(error, RequestError):
@@ -166,8 +166,8 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota_refusal(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Returns whether a response says that the account is empty or a daily or longer limit is
-    reached, so that further attempts are useless.
+    """Returns whether a server refuses a request because the account is empty or a daily or longer
+    limit is reached.
 
     Args:
         status: The HTTP status, such as 429.
@@ -203,8 +203,8 @@ def require_address(base_url: str) -> None:
 
 
 def read_and_hide_key(variable: str) -> str:
-    """Returns the API key in the environment variable ``variable`` and hides it in all messages
-    from then on. Raises ConfigError if the key cannot be sent in an HTTP header."""
+    """Returns the API key in the environment variable ``variable``, and removes it from all later
+    messages. Raises ConfigError if the key cannot be sent in an HTTP header."""
     key = os.environ.get(variable, "").strip()
     register_secret(key)
     if not (key.isascii() and key.isprintable()):
@@ -282,8 +282,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` on the event loop of this process, waits, and returns the result. The loop's
-    own thread must not call it."""
+    """Runs the coroutine ``work`` on the event loop of this process, waits, and returns what it
+    returns. Must not be called from the loop's own thread."""
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -296,11 +296,11 @@ class RemoteModel(LanguageModel):
 
     Args:
         config: The settings of the model, with its address, limits and cache.
-        dry_run: Whether to send nothing, so that requests without a cached answer fail.
+        dry_run: Whether to send no requests. Requests without a cached answer then fail.
 
     Raises:
-        ConfigError: ``config`` has a ``max_cost`` but the model's price is unknown, or has a wrong
-            address.
+        ConfigError: The address or the key is invalid, or ``config`` has a ``max_cost`` but the
+            model's price is unknown.
     """
 
     def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
@@ -441,7 +441,8 @@ class RemoteModel(LanguageModel):
     ) -> None:
         """Sends ``requests`` ({index: request}) and hands over each answer as soon as it arrives.
 
-        After an error no request is started. The running ones are finished before it is raised.
+        After an error no further request is started. The error is raised when the running requests
+        are finished.
 
         Args:
             on_answer: Called with the index of a request and its completion.
@@ -479,8 +480,8 @@ class RemoteModel(LanguageModel):
     async def _get_answer(
         self, client: AsyncOpenAI, request: ChatRequest
     ) -> Completion:
-        """Returns the answer to ``request`` or a failed completion. Sends it again without any
-        optional field that the server refuses.
+        """Returns the answer to ``request`` or a failed completion. If the server refuses an
+        optional field, sends the request again without it.
 
         Args:
             client: The client of the server.
@@ -545,7 +546,7 @@ class RemoteModel(LanguageModel):
             client: The client of the server.
             request: The request to answer.
             body: The HTTP body of the request.
-            highest: The highest possible usage, whose price is reserved before.
+            highest: The highest possible usage. Its price is reserved before the request is sent.
 
         Raises:
             RequestError: There is no answer.
@@ -576,8 +577,10 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Raises ConfigError, because servers do not return the likelihood of a given text. A
-        stand-in for a model on this machine returns a constant for ``groups``."""
+        """Raises ConfigError, because servers do not return the likelihood of a given text.
+
+        A dry run of a model on this machine returns the same likelihood for each continuation in
+        ``groups``."""
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
@@ -650,10 +653,10 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the name of the field that a server refuses and that can be left out, or an empty
-    text.
+    """Returns the name of an optional field that a server refuses, such as ``seed``. Returns an
+    empty string if it refuses none.
 
-    ``system`` stands for the role of system messages.
+    ``system`` means that the server refuses system messages.
 
     Args:
         failure: The refusal of the server.
@@ -790,7 +793,7 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
 
 
 def _failure_reason(message: _Message, text: str, end: str) -> str:
-    """Returns why an answer is not valid, or an empty text if it is valid.
+    """Returns why an answer is not valid, or an empty string if it is valid.
 
     Args:
         message: The message with the answer, as the server sent it.
@@ -807,8 +810,8 @@ def _failure_reason(message: _Message, text: str, end: str) -> str:
 
 
 def _read_usage(usage: _Usage | None) -> Usage:
-    """Returns the numbers of tokens that a server reports. If it reports none or they cannot be
-    true, all are 0."""
+    """Returns the token counts that a server reports. All are 0 if the server reports none or
+    impossible ones."""
     if usage is None:
         return Usage()
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0

@@ -19,15 +19,15 @@ class TransformersLLM(Config):
     """A language model that transformers runs on this machine.
 
     Attributes:
-        backend: The backend, which is transformers.
+        backend: Always ``transformers``.
         model: A hub id, a folder, or ``embedded:smollm2``.
-        dtype: fp32, bf16 or fp16. None is fp32 on a CPU and bf16 on a GPU.
+        dtype: ``fp32``, ``bf16`` or ``fp16``. None is fp32 on a CPU and bf16 on a GPU.
         device: The device, such as ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
         revision: The revision of a hub id, such as a branch or a commit.
-        context: A lower context length than the model's, in tokens.
+        context: The context length in tokens, if it should be lower than the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
             model's chat template opens a block of thoughts, otherwise 0.
-        bin_weights: Whether to read weights that are published only as .bin files.
+        bin_weights: Whether to read .bin files, for models that are published without safetensors.
     """
 
     api: ClassVar[bool] = False
@@ -45,11 +45,11 @@ class VllmLLM(Config):
     """A language model in vLLM's engine, in this process (extra ``vllm``).
 
     Attributes:
-        backend: The backend, which is vLLM.
+        backend: Always ``vllm``.
         model: A hub id, a folder, or ``embedded:smollm2``.
-        dtype: fp32, bf16 or fp16. None keeps the dtype of the stored weights.
+        dtype: ``fp32``, ``bf16`` or ``fp16``. None keeps the dtype of the stored weights.
         revision: The revision of a hub id, such as a branch or a commit.
-        context: A lower context length than the model's, in tokens.
+        context: The context length in tokens, if it should be lower than the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
             model's chat template opens a block of thoughts, otherwise 0.
         engine: Further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and
@@ -70,20 +70,22 @@ class OpenAILLM(Config):
     """A language model on a server that speaks OpenAI's protocol.
 
     Attributes:
-        backend: The backend, which is a server.
+        backend: Always ``openai``.
         model: The model's name on the server.
         base_url: The server's address. None is the environment variable OPENAI_BASE_URL, or OpenAI
             if it is not set.
-        api_key_env: The environment variable with the key, which is sent to this address only.
+        api_key_env: The environment variable that holds the API key. The key is sent to
+            ``base_url`` only.
         max_in_flight: How many requests run at a time.
-        timeout: Seconds for one attempt. A reasoning model needs more than others.
-        attempts: How often a request is tried.
-        max_cost: The cost limit in US dollars.
-        prices: The YAML file with list prices. None is the shipped one.
-        reasoning_effort: Sent as it is, such as ``low``. Any value but ``none`` allows answers of
-            32,768 tokens.
+        timeout: The maximum time of one attempt in seconds. Reasoning models need more.
+        attempts: How often a failing request is sent at most.
+        max_cost: The cost limit in US dollars. None is no limit.
+        prices: The YAML file with list prices. None is the shipped file.
+        reasoning_effort: The effort that is sent to a reasoning model, such as ``low``. None sends
+            nothing. With any value except ``none``, an answer may have 32,768 tokens.
         context: The context length in tokens.
-        cache: Whether answers are cached. None caches them only if the server may send a bill.
+        cache: Whether answers are cached. None caches them unless the server is on this machine or
+            in its private network.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -138,12 +140,11 @@ def no_model_error(judge: object) -> ConfigError:
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """Returns ``setting``, which names a language model, as an object of its backend's config
-    class.
+    """Returns the checked settings of the language model that ``setting`` names.
 
     Args:
-        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, or a mapping with this as
-            ``model`` and further settings.
+        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, or a mapping such as
+            ``{"model": "openai:gpt-4.1-mini", "timeout": 60}``.
 
     Raises:
         ConfigError: The backend is unknown, or a setting is wrong.

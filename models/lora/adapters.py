@@ -23,7 +23,7 @@ from medal_judges.models.device import (
     torch_device,
     torch_dtype,
 )
-from medal_judges.models.llm.local.weights import model_path
+from medal_judges.models.llm.local.weights import find_or_convert_model
 from medal_judges.models.model_files import files_hash, portable_name, weights_folder
 from medal_judges.records.signature import content_hash
 
@@ -39,17 +39,21 @@ class LoraConfig(HeadedConfig):
     """The settings of a judge that is a causal language model with low-rank adapters (PEFT).
 
     Attributes:
-        family: The family, which is LoRA.
+        family: Always ``lora``.
         base: The base model: a hub id, a folder or ``embedded:smollm2``.
         base_revision: The revision of a hub id, such as a branch or a commit.
-        head: ``scoring`` computes scores from a dialogue's last token. ``generative`` learns to
-            write the answer to a prompt.
-        heads: The settings of the classification head of each dimension, with ``scoring``.
+        head: ``scoring`` computes scores from a dialogue's last token, with a classification head.
+            ``generative`` learns to write scores as the answer to a prompt.
+        heads: Dimension -> settings of its output head, such as ``{overall: {kind: ordinal}}``.
+            Only with ``head: scoring``.
         peft: Fields of PEFT's LoraConfig, such as ``r``, ``lora_alpha``, ``target_modules`` and
             ``use_dora``.
-        quantize: ``nf4`` loads the base in 4 bits (QLoRA). Needs bitsandbytes and is slow on a CPU.
-        max_tokens: The maximum length of a dialogue in tokens. A longer one loses its oldest turns.
-        layout: The layout of the prompt, such as ``together`` for all dimensions in one question.
+        quantize: ``nf4`` loads the base model in 4 bits (QLoRA), which needs bitsandbytes and is
+            slow on a CPU. None does not quantize.
+        max_tokens: The maximum length of a dialogue in tokens. A longer dialogue loses its oldest
+            turns.
+        layout: How a generative judge's prompt asks. ``together`` asks one question about all
+            dimensions, ``each`` one question per dimension. None is ``together``.
         answer_tokens: The maximum length of a generated answer in tokens.
         comment_chars: The maximum length of a generated comment in characters.
     """
@@ -153,7 +157,7 @@ def load_trained_network(
 ) -> Any:
     """Returns a new network with the trained adapters and head in ``state``.
 
-    The base model is loaded again. Its weights in ``state`` are not used.
+    The base model is loaded again. Weights of the base model in ``state`` are ignored.
 
     Args:
         config: The settings of the judge.
@@ -174,7 +178,7 @@ def load_trained_network(
 
 def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
     """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode. A
-    quantised network stays as it is.
+    quantised network is not moved or cast.
 
     Args:
         config: The settings of the judge.
@@ -224,7 +228,7 @@ def _load_base(
     def change(settings_of_base: PretrainedConfig) -> None:
         settings_of_base.update(dict(labels or {}))
 
-    path = model_path(config.base)
+    path = find_or_convert_model(config.base)
     return load_base_model(kind, path, config, change, dtype=dtype, **options)
 
 
@@ -270,7 +274,11 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
 
 
 def hash_with_base(revision: str, config: LoraConfig) -> str:
-    """Returns a hash of ``revision``, the hash of a judge's own files, and of the files of the base
-    model in ``config``."""
-    base = weights_folder(model_path(config.base), config.base_revision)
+    """Returns a hash that identifies a judge's weights together with the files of its base model.
+
+    Args:
+        revision: The hash of the judge's own files.
+        config: The settings of the judge, which name the base model.
+    """
+    base = weights_folder(find_or_convert_model(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

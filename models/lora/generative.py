@@ -51,9 +51,9 @@ class GenerativeLoraJudge(PromptedJudge):
         tokenizer: The tokenizer of the base model.
         config: The settings of the adapted model.
         prompted: The settings of the prompt and the scales.
-        facts: What is known of the training, such as ``{"seed": 0}``.
+        facts: What is known about the training run, such as ``{"seed": 0}``.
         device: The device of the network, such as ``cuda``.
-        dtype: ``fp32``, ``bf16``, ``fp16`` or ``mixed``.
+        dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every weight.
     """
 
     family = "lora"
@@ -172,8 +172,8 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def prepare_request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns the request to score ``dialogue``, cut to what fits the prompt. If nothing fits,
-        its ``payload.failure`` says why."""
+        """Returns the request to score ``dialogue``, without turns that do not fit the prompt. If
+        no turn fits, ``payload.failure`` of the request says why."""
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request
@@ -185,17 +185,17 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
-        """Returns a training example: (token ids of the prompt, token ids of the answer with its
-        end).
+        """Returns an example for supervised fine-tuning: (token ids of the prompt, token ids of the
+        answer with its end token).
 
         Args:
             request: A dialogue to score, from ``prepare_request``.
-            question: The question that the prompt asks about it.
-            units: The label on [0, 1] of each dimension of the question.
-            comments: The comment on each dimension that has one.
+            question: The question of the prompt, about one or several dimensions.
+            units: Dimension name -> label on [0, 1], for each dimension of the question.
+            comments: Dimension name -> comment to write into the answer, where there is one.
         """
         messages = self.messages(request, question)
-        text = self.answer_text(question, units, comments)
+        text = self.target_answer(question, units, comments)
         sequence = self.template.to_sequence(
             Continuation(messages, text, role="assistant")
         )
@@ -203,18 +203,18 @@ class GenerativeLoraJudge(PromptedJudge):
             sequence.ids[sequence.start :]
         )
 
-    def answer_text(
+    def target_answer(
         self,
         question: PromptQuestion,
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> str:
-        """Returns the answer that training teaches, as JSON.
+        """Returns the answer that the model is trained to write, as JSON.
 
         Args:
             question: The question to answer, about one or several dimensions.
-            units: The label on [0, 1] of each dimension of the question.
-            comments: The comment on each dimension that has one.
+            units: Dimension name -> label on [0, 1], for each dimension of the question.
+            comments: Dimension name -> comment to write into the answer, where there is one.
         """
         builder = self.builder_for(None)
         fields = builder.answer

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from medal_judges.models.base.heads import output_heads
+from medal_judges.models.base.heads import make_output_heads
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.saving import read_config
@@ -74,7 +74,7 @@ class LoraJudge(SequenceJudge):
             dtype: The dtype of the base model.
         """
         config = with_absolute_base(config)
-        heads = output_heads(dimensions, config.heads)
+        heads = make_output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
         model, tokenizer = load_adapted_model(
             config, device, labels=labels, dtype=dtype
@@ -101,14 +101,16 @@ class LoraJudge(SequenceJudge):
     def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
         """Returns the judge saved in ``folder``, a LoraJudge or a GenerativeLoraJudge.
 
-        The base model comes from the Hub or its cache.
+        The base model is not in ``folder``. It is loaded from the Hub, its cache, or the path in
+        the settings.
 
         Args:
             device: The device of the network, such as ``cuda``.
             dtype: ``fp32``, ``bf16`` or ``fp16``.
 
         Raises:
-            JudgeLoadError: Weights are missing or do not fit.
+            JudgeLoadError: Weights are missing or do not fit the settings, or the base model cannot
+                be loaded.
         """
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), constructor_arguments(saved)
@@ -134,7 +136,7 @@ class LoraJudge(SequenceJudge):
                 device=device,
                 dtype=dtype,
             )
-        heads = output_heads(dimensions, config.heads)
+        heads = make_output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
         model, tokenizer = load_adapted_model(config, device, folder, labels=labels)
         judge = LoraJudge(

@@ -32,10 +32,10 @@ class EncoderDecoderModel(LanguageModel):
 
     Args:
         model: The network.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
         name: The name of the model.
-        context: A lower context length than the model's, in tokens.
-        weights: A hash of the model's files. None hashes its parameters instead.
+        context: The context length in tokens, if it should be lower than the model's own.
+        weights: A hash of the model's files. None computes a hash of the parameters of ``model``.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``. A dialogue that a
-        group shares is encoded once.
+        """Returns the likelihood of each continuation in each of ``groups``. Within a group, each
+        distinct dialogue is encoded once.
 
         Raises:
             ConfigError: ``joint`` is true, or a text is empty or does not fit the context length.

@@ -34,13 +34,14 @@ THOUGHT_END = 8  # tokens that the end of a block of thoughts can have
 SHARED_TOKENS = 64
 
 
-class Row(NamedTuple):
+class GeneratedAnswer(NamedTuple):
     """A generated answer to one prompt.
 
     Attributes:
         ids: The token ids of the answer.
         ended: Whether the model itself ended the answer.
-        cached: How many tokens of the prompt another prompt of the batch shared.
+        cached: How many tokens at the beginning of the prompt were computed for another prompt of
+            the batch.
     """
 
     ids: list[int]
@@ -54,8 +55,8 @@ def prompt_batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Yields batches of prompts, each a list of indices. The prompts of a batch have the same
-    ``max_tokens``.
+    """Yields batches of prompts as lists of indices into ``prompts``. The prompts of a batch have
+    the same ``max_tokens``.
 
     Args:
         model: The network. If its architecture is not tested, each batch has one prompt.
@@ -89,7 +90,7 @@ def generate_batch(
     requests: Sequence[ChatRequest],
     *,
     thinks: bool = False,
-) -> list[Row]:
+) -> list[GeneratedAnswer]:
     """Returns the answers of ``model`` to one batch of prompts.
 
     Args:
@@ -129,7 +130,7 @@ def generate_batch(
     for index, ids in enumerate(written.tolist()):
         length = next((k for k, token in enumerate(ids) if token in ends), len(ids))
         ended = length < len(ids) or len(ids) < requests[index].max_tokens
-        rows.append(Row(ids[:length], ended, inputs.cached[index]))
+        rows.append(GeneratedAnswer(ids[:length], ended, inputs.cached[index]))
     return rows
 
 
@@ -174,7 +175,7 @@ class Inputs(NamedTuple):
     Attributes:
         ids: [rows, columns] token ids, padded.
         mask: [rows, columns] attention mask.
-        cache: The key-value cache of the first columns, or None if nothing is computed yet.
+        cache: The key-value cache of the first columns, or None if the prompts share no beginning.
         cached: How many tokens of each row were copied from another row's computation.
     """
 
@@ -190,8 +191,8 @@ def prepare_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns ``prompts`` (token ids) as a batch for ``generate``, with a key-value cache of
-    beginnings that they share.
+    """Returns ``prompts`` (token ids) as a batch for ``generate``. Beginnings that prompts share
+    are computed once, into a key-value cache.
 
     Args:
         model: The network that computes the shared beginnings.
@@ -235,7 +236,7 @@ def prepare_inputs(
 def _group_by_beginning(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
-    """Returns groups of ``indices`` whose prompts begin alike.
+    """Returns groups of ``indices`` of prompts that begin with the same tokens.
 
     Args:
         prompts: The token ids of each prompt.
@@ -289,7 +290,7 @@ class SeededSampling(LogitsProcessor):
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
                 tempered = scores[row].float() / request.temperature
-                logits = _top_p(tempered, request.top_p)
+                logits = _keep_top_p(tempered, request.top_p)
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
                 # Gumbel noise: the highest sum is a draw from the softmax (Gumbel, 1954).
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
@@ -297,9 +298,9 @@ class SeededSampling(LogitsProcessor):
         return drawn
 
 
-def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Returns ``logits`` with -inf for all but the most likely tokens, whose probabilities first
-    add up to ``top_p``."""
+def _keep_top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Returns ``logits`` with -inf for tokens outside the nucleus: the most likely tokens that
+    together reach the probability ``top_p``."""
     if top_p >= 1:
         return logits
     likeliest, ids = logits.sort(descending=True)
@@ -312,10 +313,11 @@ def _top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class Penalties(LogitsProcessor):
-    """A logits processor that lowers the logits of tokens that an answer already contains.
+    """A logits processor that applies the presence and frequency penalties to tokens that an answer
+    already contains.
 
     Args:
-        requests: The request of each row, with its presence and frequency penalty.
+        requests: The request of each row, with its penalties.
         prompt: The number of columns before the answers.
     """
 
@@ -335,9 +337,9 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """A logits processor that makes each row write JSON of its schema and then end.
+    """A logits processor that restricts each row to JSON of its schema, followed by the end token.
 
-    An object serves one call of ``generate``.
+    Create a new object for each call of ``generate``.
 
     Args:
         tokenizer: The tokenizer of the model.
@@ -395,8 +397,8 @@ class GrammarMask(LogitsProcessor):
             self.matchers.append(matcher)
 
     def _advance_matchers(self, input_ids: torch.Tensor) -> None:
-        """Tells the grammar checker of each row the row's last token, from ``input_ids`` [rows,
-        columns]."""
+        """Passes the last token of each row of ``input_ids`` [rows, columns] to the row's grammar
+        checker."""
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
             matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():

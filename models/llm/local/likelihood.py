@@ -41,14 +41,15 @@ LOGIT_ROWS = 512
 class Tree:
     """The distinct tokens of a group of sequences, as the nodes of a prefix tree.
 
-    The first ``base`` nodes are the longest prefix. The others follow, each after its parent.
+    The first ``base`` nodes are the longest prefix (tokens before the scored part) of a sequence.
+    The other nodes follow, each after its parent.
 
     Attributes:
         base: The number of nodes of the longest prefix.
         tokens: The token id of each node.
-        parents: The parent of each node, or -1.
+        parents: The index of each node's parent, or -1 for the first token of a sequence.
         depths: The position of each node in its sequence.
-        paths: The nodes of each sequence, in order.
+        paths: The indices of the nodes of each sequence, in order.
     """
 
     base: int
@@ -59,13 +60,13 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The number of distinct tokens."""
+        """The number of nodes."""
         return len(self.tokens)
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """Returns the prefix tree of the tokens of ``sequences``. A beginning that they share occurs
-    once."""
+    """Returns the prefix tree of the tokens of ``sequences``. A beginning that sequences share is
+    stored once."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -91,9 +92,9 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
     return tree
 
 
-def tree_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields the nodes of ``tree`` after its longest prefix, in lists for one forward pass each. A
-    list has about ``limit`` nodes."""
+def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
+    """Yields lists of about ``limit`` nodes of ``tree``, one list for each forward pass. The nodes
+    of the longest prefix are left out."""
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -116,17 +117,17 @@ def score_as_tree(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probabilities of scored tokens. Beginnings that ``sequences`` share are
+    """Returns the log-probabilities of the tokens to score in ``sequences``, with shared beginnings
     computed once.
 
     Args:
-        model: A causal language model whose attention takes any mask.
+        model: A causal language model with eager or SDPA attention.
         joint: Whether to sum the log-probabilities of each prefix too.
-        limit: About how many tokens a pass has. None depends on the device.
+        limit: The approximate number of tokens in a forward pass. None depends on the device.
 
     Returns:
-        The log-probabilities [scored tokens] of each sequence, and the sum over each prefix or
-            None.
+        A list with the log-probabilities [scored tokens] of each sequence, and a list with the sum
+            over each prefix (None without ``joint``).
     """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
@@ -143,7 +144,7 @@ def score_as_tree(
             nodes = range(start, end)
             read, cache = _run_on_nodes(model, nodes, tree, scored_children, cache)
             logprobs |= read
-        for packed in tree_passes(tree, limit):
+        for packed in split_into_passes(tree, limit):
             if scored_children.keys().isdisjoint(packed):
                 continue  # last tokens only: their parents' logits score them
             depths = torch.tensor(tree.depths, device=model.device)[None, packed]
@@ -229,10 +230,10 @@ def _run_on_nodes(
 def _attention_mask(
     tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Returns the additive attention mask [1, 1, nodes, base + nodes] that shows each node itself
-    and its ancestors.
+    """Returns the additive attention mask [1, 1, nodes, base + nodes] with which each node sees
+    only itself and its ancestors.
 
-    If ``model`` has several kinds of layers, the result is {kind: mask}.
+    If the layers of ``model`` differ in their attention window, returns {kind of layer: mask}.
 
     Args:
         tree: The prefix tree of the tokens.
@@ -271,7 +272,7 @@ def _attention_mask(
 def score_one_by_one(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probabilities of scored tokens, from one forward pass for each of
+    """Returns the log-probabilities of the tokens to score, from one forward pass for each of
     ``sequences``.
 
     Args:
@@ -279,8 +280,8 @@ def score_one_by_one(
         joint: Whether to sum the log-probabilities of each prefix too.
 
     Returns:
-        The log-probabilities [scored tokens] of each sequence, and the sum over each prefix or
-            None.
+        A list with the log-probabilities [scored tokens] of each sequence, and a list with the sum
+            over each prefix (None without ``joint``).
     """
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
@@ -385,8 +386,11 @@ def is_tested(config: PreTrainedConfig) -> bool:
 
 
 def can_share_prefix(config: PreTrainedConfig) -> bool:
-    """Returns whether a model with this ``config`` can compute a beginning that prompts share once.
-    It has to be tested, without sliding windows and length-dependent positions."""
+    """Returns whether a model with this ``config`` can compute a prefix that several prompts share
+    only once.
+
+    The architecture must be tested, without sliding windows and without positions that depend on
+    the length."""
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
     # One mapping for the model, or one for each kind of layer.
@@ -398,7 +402,9 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns {kind of layer: sliding window in tokens, or None} for the model of ``config``."""
+    """Returns the attention window in tokens of each kind of layer. None is no window.
+
+    An example is ``{"full_attention": None, "sliding_attention": 4096}``."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

@@ -12,14 +12,18 @@ from medal_judges.models.device import max_batch_tokens, torch_device, torch_dty
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Row, generate_batch, prompt_batches
+from medal_judges.models.llm.local.generation import (
+    GeneratedAnswer,
+    generate_batch,
+    prompt_batches,
+)
 from medal_judges.models.llm.local.likelihood import (
     context_length,
     is_tested,
     score_as_tree,
     score_one_by_one,
 )
-from medal_judges.models.llm.local.weights import model_name, model_path
+from medal_judges.models.llm.local.weights import find_or_convert_model, model_name
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -62,7 +66,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     dtype = config.dtype
     if dtype is None:
         dtype = "fp32" if device.type == "cpu" else "bf16"
-    path = model_path(config.model)
+    path = find_or_convert_model(config.model)
     # Without trust_remote_code=False transformers prompts at the terminal to run a model's code.
     options = {"revision": config.revision, "trust_remote_code": False}
     try:
@@ -120,14 +124,15 @@ class LocalModel(TokenModel):
 
     Args:
         model: The network.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the model.
         name: The name of the model.
         token_budget: The maximum number of tokens in a batch of answers, with padding.
-        context: A lower context length than the model's, in tokens.
-        shared: Whether a prefix that continuations share is computed once. None: for tested
-            architectures.
-        thinking: The maximum number of tokens of thinking. None decides by the chat template.
-        weights: A hash of the model's files. None hashes its parameters instead.
+        context: The context length in tokens, if it should be lower than the model's own.
+        shared: Whether to compute a prefix that continuations share only once. None does so for
+            tested architectures.
+        thinking: The maximum number of tokens of thinking. None is 4096 for models that always
+            think, otherwise 0.
+        weights: A hash of the model's files. None computes a hash of the parameters of ``model``.
     """
 
     def __init__(
@@ -165,8 +170,10 @@ class LocalModel(TokenModel):
             completions.append(self._to_completion(row, request, len(prompt)))
         return completions
 
-    def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
-        """Returns ``row``, a generated answer, as the completion of ``request``. ``prompt`` is the
+    def _to_completion(
+        self, row: GeneratedAnswer, request: ChatRequest, prompt: int
+    ) -> Completion:
+        """Returns the generated answer ``row`` as the completion of ``request``. ``prompt`` is the
         length of the prompt in tokens."""
         finish: Finish = "length"
         if row.ended:
@@ -180,11 +187,11 @@ class LocalModel(TokenModel):
 
     def _generate_in_batches(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
-    ) -> list[Row]:
+    ) -> list[GeneratedAnswer]:
         """Returns a generated answer to each of ``prompts`` (token ids), whose ``requests`` have
         the sampling settings."""
 
-        def generate(batch: Sequence[int]) -> list[Row]:
+        def generate(batch: Sequence[int]) -> list[GeneratedAnswer]:
             return generate_batch(
                 self.model,
                 self.tokenizer,
@@ -193,7 +200,7 @@ class LocalModel(TokenModel):
                 thinks=self.thinking > 0,
             )
 
-        rows: dict[int, Row] = {}
+        rows: dict[int, GeneratedAnswer] = {}
         for batch in prompt_batches(self.model, prompts, requests, self.token_budget):
             rows |= zip(batch, retry_on_oom(generate, batch), strict=True)
         return [rows[i] for i in range(len(prompts))]

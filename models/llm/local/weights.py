@@ -12,9 +12,10 @@ from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 
 
-def model_path(model: str) -> str:
-    """Returns the folder or hub id of ``model`` for transformers. An ``embedded:`` model is
-    converted at its first use. Raises ConfigError if ``model`` is a GGUF file."""
+def find_or_convert_model(model: str) -> str:
+    """Returns the folder or hub id of ``model`` for transformers. An ``embedded:`` model that is
+    stored as GGUF is converted at its first use. Raises ConfigError if ``model`` is a GGUF file
+    of the user."""
     # A tokenizer built from such a file may split text in another way than the model's own.
     if model.lower().endswith(".gguf"):
         raise ConfigError(
@@ -29,11 +30,11 @@ def model_path(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns ``model`` as a name without a path: the last part of a folder, or a hub id with
-    colons replaced by slashes."""
-    return (
-        Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
-    )
+    """Returns a name for ``model`` without a path: the last part of a folder's path, or the hub id.
+    Colons become slashes, as in ``embedded/smollm2``."""
+    if Path(model).is_dir():
+        return Path(model).resolve().name
+    return model.replace(":", "/")
 
 
 def convert_gguf(file: Path) -> Path:

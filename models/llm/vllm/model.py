@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableErro
 from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel, TokenSequence
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.local.weights import model_name, model_path
+from medal_judges.models.llm.local.weights import find_or_convert_model, model_name
 from medal_judges.models.llm.protocol import (
     JSON_LAYOUT,
     ChatRequest,
@@ -72,11 +72,11 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
     """Returns the arguments with which ``vllm.LLM`` is started for ``config``. Raises ConfigError
-    if ``config.engine`` sets one that cannot be changed."""
+    if ``config.engine`` sets an argument that is fixed."""
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
-        "model": model_path(config.model),
+        "model": find_or_convert_model(config.model),
         "revision": config.revision,
         "max_model_len": config.context,
         "trust_remote_code": False,
@@ -113,10 +113,11 @@ def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
 
 
 def scoring_params(*, read_cache: bool) -> Any:
-    """Returns SamplingParams that make vLLM score the tokens of a prompt.
+    """Returns SamplingParams that make vLLM return the log-probabilities of the tokens of a prompt.
 
     Args:
-        read_cache: Whether to use vLLM's prefix cache. Tokens from there have no log-probability.
+        read_cache: Whether to use vLLM's prefix cache. vLLM returns no log-probability for cached
+            tokens.
     """
     from vllm import SamplingParams
 
@@ -210,8 +211,8 @@ class VllmModel(TokenModel):
         """Returns the likelihood of each continuation in each of ``groups``.
 
         Args:
-            groups: Groups of continuations. A prefix that they share is computed once.
-            joint: Whether to compute the log-probability of the prefixes too.
+            groups: Groups of continuations. A prefix that continuations share is computed once.
+            joint: Whether to compute the log-probability of each prefix too.
 
         Raises:
             ConfigError: A text is empty, or prompt and text do not fit the context length.
@@ -247,11 +248,12 @@ class VllmModel(TokenModel):
     ) -> dict[int, Likelihood]:
         """Returns {index: likelihood} for the ``sequences`` at ``indices``.
 
-        A sequence is not in the result if vLLM's prefix cache hides one of its scores.
+        A sequence is missing if vLLM returns no log-probability for one of its scored tokens,
+        because the token was cached.
 
         Args:
             read_cache: Whether to use vLLM's prefix cache.
-            joint: Whether to compute the log-probability of the prefixes too.
+            joint: Whether to compute the log-probability of each prefix too.
         """
         params = scoring_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
@@ -276,8 +278,8 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM's prefix cache
-    hides a score.
+    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM returned no
+    log-probability for a cached token.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.

@@ -597,7 +597,7 @@ class _Reader:
         return labelled
 
     def _collect_unread(self, values: Record) -> None:
-        """Adds the names of those fields to ``unread`` that hold prose, and so may be part of a
+        """Adds to ``unread`` the names of fields that hold prose, because they may be part of a
         chat.
 
         Args:

@@ -52,7 +52,7 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a user's file, with a record of which columns have been read.
+    """A row of a user's file, which notes the columns that have been read.
 
     Attributes:
         record: Column -> value.

@@ -37,8 +37,8 @@ def merge_turns(
         counts: Counter that is increased if the times of the turns cannot be read.
 
     Returns:
-        The record of the chat, with ``id``, sorted ``messages`` and each column that has the same
-            value in all rows. Then a mapping from each other column to its list of values.
+        A pair: the record of the chat (``id``, sorted ``messages``, columns with one value in all
+            rows), and the other columns -> their values.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.

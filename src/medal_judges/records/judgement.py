@@ -56,12 +56,11 @@ class Contributions:
     """How much each turn added to the score of one dimension.
 
     Attributes:
-        turns: A number for each turn [turns]. Above 0: the turn raises the score. 0 also for turns
-            that the judge did not read.
+        turns: What each turn adds [turns]. 0 for turns that the judge did not read.
         baseline: Value of a dialogue of average training turns. Without training, the middle of the
             scale.
         unit: Unit of ``turns`` and ``baseline``, such as ``score`` or ``logit``.
-        causes: Features that made the worst turn bad, the largest effect first.
+        causes: Features of the turn with the worst effect on the score, the largest effect first.
     """
 
     turns: tuple[Number, ...]

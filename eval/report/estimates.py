@@ -345,5 +345,5 @@ def _decide_gate(
         reason = ""
     estimated = estimate_text(scores.cell(gate.dimension, estimate))
     limit_text = estimate_text(scores.cell(gate.dimension, Estimate(limit)))
-    text = f"{gate.dimension} {estimated}, {bound} {limit_text}: {verdict}{reason}"
+    text = f"{gate.dimension} is {estimated}, {bound} {limit_text}: {verdict}{reason}"
     return GateResult(gate, verdict, text)

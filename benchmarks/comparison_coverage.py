@@ -28,7 +28,7 @@ from into_docs import keep
 from medal_judges.stats.difference import holm_p_values
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.means import Sample, mean_of, share_of
+from medal_judges.stats.means import Sample, estimate_mean, estimate_share
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
 from medal_judges.stats.systems import SystemDifference, SystemRows, system_difference
 
@@ -168,8 +168,8 @@ def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
     sample = Sample(Values(one.found[k], 0.0), rows.contexts)
     if not cell.labelled:
         flags = Sample(Values(one.issues[k], 0.0), rows.contexts)
-        mean = mean_of(Sample(rows.values, rows.contexts))
-        return {"mean": held(mean, truth), "share": held(share_of(flags), SHARE)}
+        mean = estimate_mean(Sample(rows.values, rows.contexts))
+        return {"mean": held(mean, truth), "share": held(estimate_share(flags), SHARE)}
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
     share = corrected_share(LabelledSample(sample, labels))
     return {

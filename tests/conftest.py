@@ -183,7 +183,7 @@ def smollm2() -> Any:
 def no_figure_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without pictures: drawing is most of a page's time."""
     monkeypatch.setattr("medal_judges.report.page.write_figures", lambda *_: {})
-    monkeypatch.setattr("medal_judges.report.page.draw_bytes", lambda _: {"svg": b""})
+    monkeypatch.setattr("medal_judges.report.page.render_bytes", lambda _: {"svg": b""})
 
 
 @pytest.fixture

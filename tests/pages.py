@@ -14,7 +14,7 @@ def page_text(write: Callable[[Path], object]) -> str:
     with (
         TemporaryDirectory() as folder,
         patch("medal_judges.report.page.write_figures", return_value={}),
-        patch("medal_judges.report.page.draw_bytes", return_value={"svg": b""}),
+        patch("medal_judges.report.page.render_bytes", return_value={"svg": b""}),
     ):
         write(Path(folder))
         (page,) = Path(folder).glob("*.html")

@@ -64,7 +64,7 @@ def token_counts(llm: LocalModel, groups: Groups) -> tuple[int, int]:
     return every, distinct
 
 
-def mean_difference(ours: Sequence[Sequence[Likelihood]], others: object) -> float:
+def subtract_means(ours: Sequence[Sequence[Likelihood]], others: object) -> float:
     """Mean difference of a token's log-probability, in nats; fp32's is far below what is allowed,
     bf16 rounds each layer."""
     assert isinstance(others, list)
@@ -107,7 +107,7 @@ def prefixes(setting: Setting) -> Iterator[Row]:
         if "plain" in seconds:
             said += f", {seconds['plain'] / seconds[name]:.1f} times as fast"
         allowed = ALLOWED if setting.device.type == "cpu" else ALLOWED_HALF
-        apart = mean_difference(kept[name], kept.get("plain", kept[name]))
+        apart = subtract_means(kept[name], kept.get("plain", kept[name]))
         return Agreement("mean nats from one pass each", apart, allowed, said).row(
             tokens_per_s=speed, memory_gib=peak_gib()
         )

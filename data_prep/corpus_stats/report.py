@@ -65,7 +65,7 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     table_names = unique_slugs([table.title for table in tables])
     maps = list(chatbot_language_tables(stats))
     issues = issue_figure(stats)
-    levels = level_figures(stats)
+    levels = score_distribution_figures(stats)
     figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
     if issues is not None:
         figures["issues"] = issues
@@ -202,7 +202,7 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
     return None
 
 
-def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
+def score_distribution_figures(stats: CorpusStatistics) -> dict[str, Figure]:
     """Returns figures of the share of rows at each level, by language (MEDAL, Figure 10).
 
     Returns:
@@ -213,11 +213,13 @@ def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
         low, high = stats.scales[dimension] or (0.5, 0.5)
         if low % 1 == 0 and high % 1 == 0 and high - low < _MAX_LEVELS:
             levels = list(range(int(low), int(high) + 1))
-            figures[dimension] = _level_figure(stats, dimension, levels)
+            figures[dimension] = _score_distribution_figure(stats, dimension, levels)
     return figures
 
 
-def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) -> Figure:
+def _score_distribution_figure(
+    stats: CorpusStatistics, dimension: str, levels: list[int]
+) -> Figure:
     from matplotlib import colormaps
 
     colours = []

@@ -26,7 +26,7 @@ from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.means import Sample, mean_of, share_of
+from medal_judges.stats.means import Sample, estimate_mean, estimate_share
 
 SIDES = ("user", "assistant")
 UNITS = ("words", "characters")
@@ -98,8 +98,8 @@ class CorpusStatistics:
             rows.group[answers.index].tolist(),
         )
         if dimension in self.shares:
-            return share_of(sample)
-        return mean_of(sample)
+            return estimate_share(sample)
+        return estimate_mean(sample)
 
 
 def compute_statistics(
@@ -128,7 +128,7 @@ def compute_statistics(
                 f"the id {row.id!r} occurs twice, so its dialogue would be counted twice",
                 hint="Give every dialogue in one file only",
             )
-        answers[row.id] = _collect_answers(row, scales, between)
+        answers[row.id] = _collect_mean_labels(row, scales, between)
         lang = row.dialogue.lang
         if lang not in tools:
             tools[lang] = load_lemmatiser(lang, lemmas=lemmas)
@@ -162,7 +162,7 @@ def compute_statistics(
     )
 
 
-def _collect_answers(
+def _collect_mean_labels(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
     """Returns the mean label of ``row`` for each dimension that has one.

@@ -245,7 +245,7 @@ class Donors:
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
-    def draw_turn(
+    def draw_text(
         self,
         edit: Edit,
         length: int,

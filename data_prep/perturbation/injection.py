@@ -403,7 +403,7 @@ def _draw_control_text(edit: Edit, like: str, used: list[str]) -> str:
         return present.isdisjoint(parts) and (len(parts) == 1) == is_sentence
 
     # Neutral sentences only if no donor fits, because the injected version has none.
-    donor = edit.donors.draw_turn(edit, length, fresh)
+    donor = edit.donors.draw_text(edit, length, fresh)
     if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
         return donor
     return join_sentences(edit.draw_neutral_sentences(length, present), edit.lang)
@@ -489,7 +489,7 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
         words = content_words([text], edit.lang)
         return len(words) >= _SUBJECT and near.isdisjoint(words)
 
-    donor = edit.donors.draw_turn(edit, length, apart)
+    donor = edit.donors.draw_text(edit, length, apart)
     if donor is not None:
         return donor
     statements: list[str] = [s for s in edit.table_entries("off_topic") if apart(s)]

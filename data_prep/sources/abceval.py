@@ -44,11 +44,11 @@ def to_dialogue_level(
                     people.append(row.labels[name])
                 models.append(row.extra.get("machine_labels", {}).get(name, {}))
             if people:
-                labels[issue] = _combine(people)
+                labels[issue] = _any_turn(people)
             machine[issue] = {}
             for model in dict.fromkeys(chain.from_iterable(models)):
                 column = [[answers.get(model)] for answers in models]
-                (machine[issue][model],) = _combine(column)
+                (machine[issue][model],) = _any_turn(column)
         yield replace(
             max(turns, key=lambda row: len(row.dialogue.turns)),
             labels=labels,
@@ -58,7 +58,7 @@ def to_dialogue_level(
         )
 
 
-def _combine(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+def _any_turn(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
     """Combines the ratings of several turns into one for each annotator: 1 if any is 1, otherwise
     None if any is None, otherwise 0.
 

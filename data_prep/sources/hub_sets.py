@@ -23,10 +23,10 @@ _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 def read_medal() -> Iterator[LabelledDialogue]:
     """Yields the rows of MEDAL's data set on the Hugging Face Hub, all configurations and splits.
     Raises SourceError if the set is not available."""
-    return read_labelled(read_hub_folder(load_hub_folder(REPOSITORY)))
+    return read_labelled(read_hub_folder(fetch_hub_folder(REPOSITORY)))
 
 
-def load_hub_folder(repository: str) -> str:
+def fetch_hub_folder(repository: str) -> str:
     """Returns the local folder of ``repository``, a data set on the Hugging Face Hub, after a
     download unless offline. Raises SourceError if the set is not available."""
     from huggingface_hub import snapshot_download
@@ -72,7 +72,7 @@ def read_soda_eval() -> Iterator[LabelledDialogue]:
 
     ``overall`` is from 1 to 5, and each type of issue is 1 (present) or 0. The speaker of the last
     turn is the assistant."""
-    folder = load_hub_folder(SODA_EVAL)
+    folder = fetch_hub_folder(SODA_EVAL)
     types: set[str] = set()
     for row in read_hub_folder(folder):
         types.update(_comments_by_issue(row))

@@ -20,7 +20,7 @@ from medal_judges.stats.intervals import (
     estimate_metrics,
     undefined_estimates,
 )
-from medal_judges.stats.means import Sample, share_of
+from medal_judges.stats.means import Sample, estimate_share
 
 INJECTED_COLUMNS = (
     "F1+ vs clean",
@@ -109,7 +109,7 @@ def share_clustered_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Es
     """Returns the share of ones in ``values`` (0 or 1 for each of ``rows``), with an interval that
     treats each conversation as one cluster."""
     numbers = values.to_numpy(float)
-    return share_of(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
+    return estimate_share(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
 def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:

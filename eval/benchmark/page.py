@@ -337,7 +337,7 @@ def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_if_covered(row, row.metrics, metric) for row in rows]
     span = (min(0.0, axis_range(estimates)[0]), 1.0)
-    like = [estimate_if_covered(row, row.like_for_like, metric).value for row in rows]
+    rings = [estimate_if_covered(row, row.like_for_like, metric).value for row in rows]
     title = f"{rows[0].set_name}: {rows[0].dimension}, {metric_label(metric)}"
     names = [row.judge for row in rows]
-    return Figure(title, [Intervals(title, names, estimates, span, ceiling, like)])
+    return Figure(title, [Intervals(title, names, estimates, span, ceiling, rings)])

@@ -38,7 +38,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import correct_by_holm
 from medal_judges.stats.equal import EQUAL_FACT, Values
-from medal_judges.stats.means import mean_of, share_of, to_mean_estimate
+from medal_judges.stats.means import estimate_mean, estimate_share, to_mean_estimate
 from medal_judges.stats.ppi import LabelledSample, correct_means, too_few_labels_reason
 from medal_judges.stats.systems import (
     SHARE,
@@ -328,9 +328,9 @@ def _system_results(
         corrected = correct_means(list(samples.values()), span)
     results = []
     for i, (name, sample) in enumerate(samples.items()):
-        estimate = mean_of(sample.sample, span)
+        estimate = estimate_mean(sample.sample, span)
         if bad is not None:
-            estimate = share_of(sample.sample)
+            estimate = estimate_share(sample.sample)
         result = SystemResult(
             system=name,
             n=len(sample.sample.scores),
@@ -339,10 +339,10 @@ def _system_results(
             judge=estimate,
         )
         if result.labelled:
-            result = replace(result, people=mean_of(sample.label_sample, span))
+            result = replace(result, people=estimate_mean(sample.label_sample, span))
         if corrected is not None:
-            mean, hidden = corrected.figures[i], corrected.hidden[i]
-            interval = to_mean_estimate(mean, corrected.certain, span, hidden)
+            mean, hidden = corrected.means[i], corrected.hidden[i]
+            interval = to_mean_estimate(mean, corrected.reason, span, hidden)
             result = replace(result, corrected=interval)
         results.append(result)
     return results

@@ -22,9 +22,9 @@ from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
     cluster_count,
-    difference_of,
-    mean_of,
-    share_of,
+    estimate_mean,
+    estimate_share,
+    subtract_means,
 )
 from medal_judges.stats.ppi import (
     LabelledSample,
@@ -131,9 +131,9 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
         return Estimate(None, reason=_NOTHING)
     sample = _sample(scores, name, numbers, rows)
     if scores.is_share(name):
-        return share_of(sample)
+        return estimate_share(sample)
     if not sample.values.is_constant:
-        return mean_of(sample, _scale_ends(scores, name))
+        return estimate_mean(sample, _scale_ends(scores, name))
     value, count = float(sample.scores[0]), cluster_count(sample)
     if count < MIN_FOR_MEAN:
         reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
@@ -255,7 +255,7 @@ def _group_difference(
             _labelled_sample(scores, name, outside),
             _scale_ends(scores, name),
         )
-    return difference_of(
+    return subtract_means(
         _sample(scores, name, numbers, inside), _sample(scores, name, numbers, outside)
     )
 

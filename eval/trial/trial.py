@@ -32,7 +32,7 @@ from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Light, Row, Table, estimate_text
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.means import Sample, mean_of
+from medal_judges.stats.means import Sample, estimate_mean
 from medal_judges.storage.jsonl import write_records
 
 TRIAL_NAME = "trial.json"
@@ -411,7 +411,7 @@ def _make_finding(
     rows = pairs[pairs.check == check]
     conversations = rows.conversation.tolist()
     changes = Values(rows.change.to_numpy(dtype=float), _TOLERANCE)
-    change = mean_of(Sample(changes, conversations))
+    change = estimate_mean(Sample(changes, conversations))
     verdict: Verdict = "none"
     if len(rows) >= MIN_PAIRS:
         verdict = verdict_of(group, change, harm)

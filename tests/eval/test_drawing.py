@@ -13,7 +13,7 @@ from medal_judges.report.figure import (
     Figure,
     Intervals,
     Series,
-    draw_bytes,
+    render_bytes,
     write_figures,
 )
 from medal_judges.report.page import Page, Section
@@ -34,9 +34,9 @@ def test_every_kind_of_panel_is_drawn_the_same_in_every_run(
 ) -> None:
     figure = Figure("$x$", [FIGURES[name]], legend=[("a", BLUE), ("b", "orange")])  # type: ignore[list-item]
     write_figures({name: figure}, tmp_path)
-    for ending, content in draw_bytes(figure, ("png", "pdf", "svg")).items():
+    for ending, content in render_bytes(figure, ("png", "pdf", "svg")).items():
         assert (tmp_path / f"{name}.{ending}").read_bytes() == content
-    root = ElementTree.fromstring(draw_bytes(figure)["svg"])
+    root = ElementTree.fromstring(render_bytes(figure)["svg"])
     assert root.tag.endswith("svg")
 
 

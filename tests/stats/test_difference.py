@@ -16,8 +16,8 @@ from medal_judges.stats.difference import (
     correlation_difference,
 )
 from medal_judges.stats.equal import Values
-from medal_judges.stats.intervals import Clusters, Estimate, Student
-from medal_judges.stats.means import Sample, difference_of
+from medal_judges.stats.intervals import Clusters, Estimate, StudentT
+from medal_judges.stats.means import Sample, subtract_means
 from medal_judges.stats.systems import SystemRows, system_difference
 
 
@@ -40,7 +40,7 @@ def test_students_interval_and_p_value_are_scipys() -> None:
         one, two = rng.normal(shift, 1, 40), rng.normal(0, 1, 40)
         test = stats.ttest_ind(one, two)
         found = Difference(
-            float(one.mean() - two.mean()), float(test._standard_error), Student(78)
+            float(one.mean() - two.mean()), float(test._standard_error), StudentT(78)
         )
         assert found.p_value == pytest.approx(test.pvalue)
         low, high = test.confidence_interval()
@@ -54,9 +54,9 @@ def test_students_interval_and_p_value_are_scipys() -> None:
 
 
 def test_differences_up_to_the_tolerance_are_none() -> None:
-    found = Difference(1e-5, 1e-9, Student(50), tolerance=1e-5)
+    found = Difference(1e-5, 1e-9, StudentT(50), tolerance=1e-5)
     assert found.p_value == pytest.approx(1) and not excludes(found.estimate)
-    beyond = Difference(3e-5, 1e-9, Student(50), tolerance=1e-5)
+    beyond = Difference(3e-5, 1e-9, StudentT(50), tolerance=1e-5)
     assert (
         beyond.p_value is not None
         and beyond.p_value < 1e-9
@@ -77,7 +77,7 @@ def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
     def part(rows: Any) -> Sample:
         return Sample(Values(scores[rows], 4e-5), users[rows])
 
-    yield [difference_of(part(group == k), part(group != k)) for k in range(4)]
+    yield [subtract_means(part(group == k), part(group != k)) for k in range(4)]
     contexts = [f"c{i}" for i in range(count)]
     systems = [
         SystemRows(Values(scores + rng.normal(effect * k, 0.5, count), 4e-5), contexts)
@@ -119,7 +119,7 @@ def test_no_pair_of_300_data_sets_disagrees() -> None:
 
 def test_the_correction_is_statsmodels() -> None:
     rng = np.random.default_rng(4)
-    family = [Difference(float(v), 0.1, Student(30)) for v in rng.normal(0.15, 0.1, 9)]
+    family = [Difference(float(v), 0.1, StudentT(30)) for v in rng.normal(0.15, 0.1, 9)]
     family.insert(3, Difference(None, reason="no rows"))
     raw = [d.p_value for d in family if d.p_value is not None]
     found = [d.p_value for d in correct_by_holm(family) if d.p_value is not None]

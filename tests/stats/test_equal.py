@@ -20,7 +20,7 @@ from medal_judges.stats.correlation import (
 from medal_judges.stats.difference import correlation_difference
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Clusters
-from medal_judges.stats.means import Sample, difference_of, mean_of
+from medal_judges.stats.means import Sample, estimate_mean, subtract_means
 from medal_judges.stats.system_agreement import pairwise_accuracy
 from medal_judges.stats.systems import SystemRows, system_difference
 
@@ -156,14 +156,14 @@ def test_what_does_not_vary_is_the_same_with_noise(shift: float) -> None:
     rng = np.random.default_rng(2)
     for first, second in ((np.full(20, 3.0), np.full(25, 3.0 + shift)),):
         plain, shaken = (
-            difference_of(clustered(one), clustered(two))
+            subtract_means(clustered(one), clustered(two))
             for one, two in ((first, second), (noisy(first, rng), noisy(second, rng)))
         )
         for found in (plain, shaken):
             assert found.reason == "no interval: nothing varies"
             assert found.p_value == pytest.approx(None if shift else 1)
             assert found.estimate.low is None
-    assert mean_of(clustered(noisy(np.full(20, 3.0), rng))).low is None
+    assert estimate_mean(clustered(noisy(np.full(20, 3.0), rng))).low is None
 
 
 def test_dense_scores_do_not_chain_into_one_tie() -> None:

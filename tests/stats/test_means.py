@@ -9,10 +9,10 @@ from tests.stats.samples import sample
 
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import (
-    difference_of,
+    estimate_mean,
+    estimate_share,
     jackknifed_means,
-    mean_of,
-    share_of,
+    subtract_means,
     to_difference,
 )
 
@@ -30,13 +30,13 @@ def near(
 
 def test_a_mean_is_students() -> None:
     low, high = stats.ttest_1samp(FIRST, 0).confidence_interval()
-    near(mean_of(sample(FIRST)), low, high)
+    near(estimate_mean(sample(FIRST)), low, high)
 
 
 def test_two_samples_are_welchs() -> None:
     test = stats.ttest_ind(FIRST, SECOND, equal_var=False)
     low, high = test.confidence_interval()
-    near(difference_of(sample(FIRST), sample(SECOND)).estimate, low, high, test.pvalue)
+    near(subtract_means(sample(FIRST), sample(SECOND)).estimate, low, high, test.pvalue)
 
 
 def test_the_same_contexts_are_a_paired_test() -> None:
@@ -44,7 +44,7 @@ def test_the_same_contexts_are_a_paired_test() -> None:
     other = FIRST * 0.8 + RNG.normal(size=120) * 0.3 - 0.1
     test = stats.ttest_rel(FIRST, other)
     low, high = test.confidence_interval()
-    found = difference_of(sample(FIRST, names), sample(other, names)).estimate
+    found = subtract_means(sample(FIRST, names), sample(other, names)).estimate
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
     assert found.p_value == pytest.approx(test.pvalue, rel=0.2)
 
@@ -55,14 +55,14 @@ def test_clusters_are_robust_ones() -> None:
 
     users = RNG.integers(0, 40, 300)
     values = RNG.normal(size=40)[users] + RNG.normal(size=300)
-    found = mean_of(sample(values, [str(u) for u in users]))
+    found = estimate_mean(sample(values, [str(u) for u in users]))
     fitted = sm.OLS(values, np.ones(300)).fit(
         cov_type="cluster", cov_kwds={"groups": users}
     )
     assert found.low is not None and found.high is not None
     half = stats.t.ppf(0.975, 39) * fitted.bse[0]
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
-    alone = mean_of(sample(values))
+    alone = estimate_mean(sample(values))
     assert alone.low is not None and alone.high is not None
     assert alone.high - alone.low < 0.8 * (found.high - found.low)
 
@@ -72,7 +72,7 @@ def test_a_share_is_wilsons(hits: int, n: int) -> None:
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, n, method="wilson")
-    found = share_of(sample(np.r_[np.ones(hits), np.zeros(n - hits)]))
+    found = estimate_share(sample(np.r_[np.ones(hits), np.zeros(n - hits)]))
     assert found.value == pytest.approx(hits / n)
     assert found.low is not None and found.high is not None
     assert found.low == pytest.approx(low, abs=0.025) and found.high == pytest.approx(
@@ -81,13 +81,13 @@ def test_a_share_is_wilsons(hits: int, n: int) -> None:
 
 
 def test_few_and_equal_scores() -> None:
-    few = difference_of(sample(FIRST[:3]), sample(SECOND[:3])).estimate
+    few = subtract_means(sample(FIRST[:3]), sample(SECOND[:3])).estimate
     assert few.low is None and few.p_value is None
     assert few.reason == "no interval: 3 rows, fewer than 5"
-    same = difference_of(sample(np.full(20, 3.0)), sample(np.full(20, 3.0))).estimate
+    same = subtract_means(sample(np.full(20, 3.0)), sample(np.full(20, 3.0))).estimate
     assert (same.value, same.p_value) == pytest.approx((0, 1))
     assert same.reason == "no interval: nothing varies"
-    constant = difference_of(
+    constant = subtract_means(
         sample(np.full(20, 3.0)), sample(np.full(20, 4.0))
     ).estimate
     assert (
@@ -98,7 +98,7 @@ def test_few_and_equal_scores() -> None:
 
 
 def test_the_interval_stays_on_the_scale() -> None:
-    found = mean_of(sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
+    found = estimate_mean(sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
     assert found.high == pytest.approx(5.0)
     first, second = jackknifed_means(
         [sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6))]
@@ -112,13 +112,13 @@ def test_clusters_by_code_are_those_by_name() -> None:
     rng = np.random.default_rng(0)
     codes = rng.choice([0, 3, 4, 90, 91, 5000], 60)
     scores = rng.normal(size=60)
-    by_code = mean_of(sample(scores, codes))
-    assert by_code == mean_of(sample(scores, [f"{code:04d}" for code in codes]))
+    by_code = estimate_mean(sample(scores, codes))
+    assert by_code == estimate_mean(sample(scores, [f"{code:04d}" for code in codes]))
     other = rng.normal(size=30), rng.choice([4, 90, 7], 30)
     first, second = sample(scores, codes), sample(*other)
     assert (
-        difference_of(first, second).estimate
-        == difference_of(
+        subtract_means(first, second).estimate
+        == subtract_means(
             sample(scores, [f"{c:04d}" for c in codes]),
             sample(other[0], [f"{c:04d}" for c in other[1]]),
         ).estimate

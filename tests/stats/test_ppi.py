@@ -12,7 +12,7 @@ from tests.stats.samples import sample
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.means import difference_of, share_of
+from medal_judges.stats.means import estimate_share, subtract_means
 from medal_judges.stats.ppi import (
     LabelledSample,
     correct_means,
@@ -144,7 +144,7 @@ def test_a_judge_that_favours_a_system_misleads_nobody() -> None:
 
     def plain(rng: np.random.Generator) -> Estimate:
         favoured, other = rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)
-        return difference_of(favoured.sample, other.sample).estimate
+        return subtract_means(favoured.sample, other.sample).estimate
 
     assert coverage(corrected, 0.0, 300) >= 0.92
     assert coverage(plain, 0.0, 300) < 0.2
@@ -164,7 +164,7 @@ def labelled(values: Floats, count: int) -> LabelledSample:
 def test_labels_that_are_the_judges_scores() -> None:
     """They may hide a rate of errors of 3.7 / n, which a scale turns into an interval."""
     found = corrected_share(labelled(SCORES, 20))
-    whole = share_of(sample(SCORES))
+    whole = estimate_share(sample(SCORES))
     assert found.value == pytest.approx(whole.value)
     assert found.low is not None and found.high is not None and found.value is not None
     assert found.high - found.value > 0.15 and found.value - found.low > 0.15

@@ -79,7 +79,7 @@ class Intervals:
     estimates: Sequence[Estimate]
     span: Range
     ceiling: float | None = None
-    like: Sequence[float | None] = ()
+    rings: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,13 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
     if figures:
         folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        for ending, content in draw_bytes(figure, tuple(_FORMATS)).items():
+        for ending, content in render_bytes(figure, tuple(_FORMATS)).items():
             (folder / f"{name}.{ending}").write_bytes(content)
             drawings[id(figure)] = content
     return drawings
 
 
-def draw_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
+def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
     """Draws ``figure`` and returns the content of a file for each of ``endings``.
 
     Args:
@@ -247,7 +247,7 @@ def _draw_intervals(axes: Axes, panel: Intervals) -> None:
             axes.plot(estimate.value, row, "o", color=BLUE, ms=6)
         if panel.ceiling is not None:
             axes.plot(panel.ceiling, row, "D", color=ORANGE, ms=6)
-    for row, value in enumerate(panel.like):
+    for row, value in enumerate(panel.rings):
         if value is not None:
             axes.plot(value, row, "o", mfc="none", mec=BLUE, ms=8)
 

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Figure, draw_bytes, write_figures
+from medal_judges.report.figure import Figure, render_bytes, write_figures
 from medal_judges.report.table import (
     Table,
     cell_parts,
@@ -120,10 +120,12 @@ class Page:
         digest = hashlib.sha256(script.encode()).digest()
         leads: dict[str, object] = {}
         if self.leads:
-            leads = vars(_environment(self.leads).get_template("leads.html").module)
+            leads = vars(
+                _template_environment(self.leads).get_template("leads.html").module
+            )
 
         def image(figure: Figure) -> str:
-            drawing = drawings.get(id(figure)) or draw_bytes(figure)["svg"]
+            drawing = drawings.get(id(figure)) or render_bytes(figure)["svg"]
             return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
 
         text = render_template(
@@ -154,11 +156,13 @@ def print_and_write(page: Page, folder: Path | None) -> None:
 
 def render_template(package: str, template: str, **values: object) -> Markup:
     """Returns HTML: the file ``template`` of ``package``, filled with ``values``."""
-    return Markup(_environment(package).get_template(template).render(**values))
+    return Markup(
+        _template_environment(package).get_template(template).render(**values)
+    )
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _template_environment(package: str) -> Environment:
     """Returns the jinja environment for the templates of ``package``. It escapes everything except
     Markup."""
     templates = Environment(

@@ -12,20 +12,21 @@ from medal_judges.stats.correlation import Floats, Statistic
 Measurement = Literal["nominal", "ordinal", "interval"]
 
 
-def alpha_statistic(answers: Floats, measurement: Measurement) -> Statistic:
-    """Returns a function that computes Krippendorff's alpha of ``answers`` from row weights.
+def alpha_statistic(ratings: Floats, measurement: Measurement) -> Statistic:
+    """Returns a function that computes Krippendorff's alpha of ``ratings`` on samples of the rows.
 
-    Alpha is NaN where it is undefined, for example if all answers are equal.
+    Alpha is NaN where it is undefined, for example if all ratings are equal.
 
     Args:
-        answers: [rows, annotators], NaN for a missing answer.
+        ratings: [rows, annotators], NaN for a missing rating.
         measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
 
     Returns:
-        A function from weights [samples, rows], 0 or 1, to ``{"alpha": [samples]}``.
+        A function from weights [samples, rows] (1 for a row that is in the sample, otherwise 0) to
+            ``{"alpha": [samples]}``.
     """
-    levels = np.unique(answers[np.isfinite(answers)])
-    counts = (answers[:, :, None] == levels).sum(axis=1)
+    levels = np.unique(ratings[np.isfinite(ratings)])
+    counts = (ratings[:, :, None] == levels).sum(axis=1)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         alphas = [_alpha(counts[drawn], levels, measurement) for drawn in weights > 0]
@@ -52,18 +53,18 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
         )
 
 
-def no_interval_reason(answers: Floats, measurement: str) -> str | None:
-    """Returns why alpha of ``answers`` can have no interval, or None if it can.
+def no_interval_reason(ratings: Floats, measurement: str) -> str | None:
+    """Returns why alpha of ``ratings`` can have no interval, or None if it can.
 
-    A nominal alpha has no interval if no row has the rarest answer twice.
+    A nominal alpha has no interval if the rarest category is never given twice to one row.
 
     Args:
-        answers: [rows, annotators], NaN for a missing answer.
+        ratings: [rows, annotators], NaN for a missing rating.
         measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
     """
     if measurement != "nominal":
         return None
-    shared = answers[np.isfinite(answers).sum(axis=1) > 1]
+    shared = ratings[np.isfinite(ratings).sum(axis=1) > 1]
     levels, sizes = np.unique(shared[np.isfinite(shared)], return_counts=True)
     if len(levels) < 2:
         return None

@@ -49,7 +49,7 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function that computes a judge's correlation with people from row weights.
+    """Returns a function that computes a judge's correlations with people from row weights.
 
     ``within_system`` is the mean of Spearman's correlations within each chatbot.
 
@@ -60,8 +60,8 @@ def correlation_statistic(
         names: Some of ``CORRELATIONS``, such as ``["pearson", "kendall"]``.
 
     Returns:
-        A function from weights [samples, rows] to correlations [samples] by name. ``spearman`` is
-            always one of them.
+        A function from row weights [samples, rows] to correlations, such as ``{"spearman":
+            [samples], "kendall": [samples]}``. ``spearman`` is always included.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -89,22 +89,26 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation of ``x`` and ``y`` in each sample, [samples]. ``weights`` are
-    [samples, rows]."""
+    """Returns Spearman's correlation [samples] of ``x`` and ``y`` in each weighted sample.
+
+    Args:
+        weights: Row weights [samples, rows].
+    """
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean of Spearman's correlations within ``parts`` of the rows, [samples].
+    """Returns the mean [samples] of Spearman's correlations within ``parts`` (groups of rows).
 
-    A part counts by the total weight of its rows, and not at all if a variable is constant.
+    Each group is weighted by the total weight of its rows. A group in which a variable is constant
+    is left out.
 
     Args:
-        parts: For each part, the indices of its rows and two variables on these rows.
+        parts: For each group, the indices of its rows and two variables on these rows.
         weights: Row weights [samples, rows].
-        minimum: A part with fewer rows of a weight above 0 does not count.
+        minimum: Groups with fewer rows of positive weight are left out.
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -122,8 +126,8 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
 
     Args:
-        x: [rows] or [samples, rows].
-        y: [rows] or [samples, rows].
+        x: First variable, [rows] or [samples, rows].
+        y: Second variable, [rows] or [samples, rows].
         weights: Row weights [samples, rows].
     """
     total = weights.sum(axis=1, keepdims=True)
@@ -151,7 +155,8 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         score: The judge's scores [rows].
 
     Returns:
-        A function from weights [samples, rows] to both metrics [samples] by name.
+        A function from row weights [samples, rows] to ``{"kendall": [samples], "pairwise":
+            [samples]}``.
     """
     # Deutsch, Foster and Freitag 2023: scores that are this close are a tie of the judge.
     tie = fit_tie_distance(human, score)
@@ -214,9 +219,9 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def fit_tie_distance(human: Values, score: Values) -> float:
-    """Returns the distance up to which two scores of a judge count as a tie.
+    """Returns the largest difference of two scores of a judge that counts as a tie.
 
-    It is chosen so that the judge orders, or ties, the most pairs of rows as people do.
+    It is fitted so that the judge orders, or ties, as many pairs of rows as possible as people do.
 
     Args:
         human: People's mean ratings [rows].
@@ -245,10 +250,10 @@ def fit_tie_distance(human: Values, score: Values) -> float:
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
     """Returns the area under the ROC curve [samples] in each weighted sample.
 
-    It is NaN for a sample with rows of one class only.
+    It is NaN for a sample in which all rows have the same class.
 
     Args:
-        positive: 1 or 0 for each row [rows].
+        positive: Class of each row, 1 or 0 [rows].
         score: The judge's scores [rows].
         weights: Row weights [samples, rows].
     """

@@ -28,7 +28,7 @@ from medal_judges.stats.intervals import (
     LEVEL,
     Clusters,
     Estimate,
-    Student,
+    StudentT,
     jackknife,
     too_few_reason,
     transform_of,
@@ -39,23 +39,28 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One statistic minus another, such as the means of two systems, with its interval and test.
+    """The difference of two statistics, such as the means of two systems, with its interval and
+    test.
 
     Attributes:
-        value: The difference, None if a statistic is undefined.
+        value: First statistic minus the second, None if one of them is undefined.
         error: Standard error of ``value``.
-        reference: Student's t distribution of ``value / error``, None without an interval.
-        reason: Why there is no value or no interval.
-        tolerance: Largest difference that counts as 0.
-        span: Lowest and highest possible difference.
-        equal: Whether both sides are equal in all data, so that the p-value is 1.
-        comparisons: Factor by which the correction for several tests raises the p-value.
-        beside: The same difference with an interval for other chatbots like these.
+        reference: Student's t distribution for the test of ``value / error``. None if there is no
+            interval.
+        reason: Why there is no value or no interval, such as ``no rows``.
+        tolerance: Differences up to this size count as 0.
+        span: Lowest and highest possible difference, to which the interval is clipped.
+        equal: Whether the two statistics are equal whatever rows are left out. The p-value is then
+            1.
+        comparisons: Factor by which Holm's correction for multiple tests multiplies the p-value. 1
+            for no correction.
+        beside: The same difference, with an interval that also holds for other chatbots. None if
+            there are too few chatbots.
     """
 
     value: float | None
     error: float = 0.0
-    reference: Student | None = None
+    reference: StudentT | None = None
     reason: str | None = None
     tolerance: float = 0.0
     span: tuple[float, float] = (-math.inf, math.inf)
@@ -65,8 +70,8 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """Returns the two-sided p-value of no true difference, corrected by the factor
-        ``comparisons``. It is None if there is no interval, unless ``equal``."""
+        """Returns the two-sided p-value for the hypothesis of no difference, corrected for multiple
+        tests. It is 1 if ``equal``, otherwise None if there is no interval."""
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -82,8 +87,8 @@ class Difference:
 
     @property
     def half_width(self) -> float | None:
-        """Returns half the width of the interval, corrected by ``comparisons``, or None without
-        one."""
+        """Returns half the width of the 95% interval, corrected for multiple tests. It is None if
+        there is no interval."""
         if self.reference is None:
             return None
         critical = self.reference.critical_value(LEVEL / self.comparisons)
@@ -93,8 +98,8 @@ class Difference:
 
     @property
     def smallest_detectable(self) -> float | None:
-        """Returns the smallest true difference that a test on these rows finds with a power of 0.8,
-        or None without an interval."""
+        """Returns the smallest true difference that a test on these rows finds with a power of 0.8.
+        It is None if there is no interval."""
         if self.half_width is None or self.reference is None:
             return None
         return self.half_width + self.error * self.reference.critical_value(
@@ -103,7 +108,7 @@ class Difference:
 
     @property
     def estimate(self) -> Estimate:
-        """Returns the value with its interval and p-value, both corrected for ``comparisons``."""
+        """Returns the value with its interval and p-value, both corrected for multiple tests."""
         beside = None if self.beside is None else self.beside.estimate
         value, half = self.value, self.half_width
         if self.equal:
@@ -117,7 +122,7 @@ class Difference:
         return Estimate(value, low, high, self.p_value, reason, beside)
 
     def __neg__(self) -> Difference:
-        """Returns the second statistic minus the first."""
+        """Returns the difference in the other direction: the second statistic minus the first."""
         value = self.value
         if value is not None:
             value = -value
@@ -126,14 +131,15 @@ class Difference:
         return replace(self, value=value, span=span, beside=beside)
 
     def correct_for(self, comparisons: float) -> Difference:
-        """Returns a copy whose p-value and interval are corrected by the factor ``comparisons``."""
+        """Returns a copy whose p-value is multiplied by ``comparisons`` and whose interval is
+        widened accordingly."""
         beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. None is no
-    test, with a factor of 1."""
+    """Returns the factor by which Holm's correction (1979) multiplies each of ``p_values``. A
+    p-value of None does not count as a test and gets the factor 1."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
@@ -146,8 +152,8 @@ def holm_factors(p_values: Sequence[float | None]) -> list[float]:
 
 
 def holm_p_values(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns ``p_values`` after Holm's correction. An entry of None does not count as a test and
-    stays None."""
+    """Returns ``p_values`` after Holm's correction for multiple tests. A p-value of None does not
+    count as a test and stays None."""
     corrected: list[float | None] = []
     for p, factor in zip(p_values, holm_factors(p_values), strict=True):
         if p is not None:
@@ -157,8 +163,8 @@ def holm_p_values(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns ``differences`` after Holm's correction. Differences without a p-value do not count
-    as tests."""
+    """Returns ``differences`` with p-values and intervals after Holm's correction for multiple
+    tests. Differences without a p-value do not count as tests."""
     factors = holm_factors([difference.p_value for difference in differences])
     pairs = zip(differences, factors, strict=True)
     return [difference.correct_for(factor) for difference, factor in pairs]
@@ -173,13 +179,15 @@ def paired_difference(
     """Returns the ``first`` judge's ``metric`` minus the ``second`` judge's, on the same rows.
 
     Args:
-        first: Function of row weights that computes the first judge's metric.
-        second: Function of row weights that computes the second judge's metric.
+        first: Function from row weights [samples, rows] to the first judge's metrics, such as
+            ``{"spearman": [samples]}``.
+        second: The same for the second judge.
         metric: Name of a correlation or a share, such as ``spearman``.
         clusters: Groups of rows that the jackknife leaves out in turn.
 
     Returns:
-        The difference. Its ``reason`` says why a value or an interval is missing.
+        The difference with its interval, or with the ``reason`` why a value or an interval is
+            missing.
     """
     beside = None
     if clusters.beside is not None:
@@ -203,7 +211,7 @@ def paired_difference(
     return Difference(
         value,
         spread.error,
-        Student(spread.degrees),
+        StudentT(spread.degrees),
         tolerance=tolerance,
         span=(-width, width),
         beside=beside,

@@ -25,11 +25,12 @@ EQUAL_FACT = (
 
 
 def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
-    """Returns the distance up to which two numbers count as equal, a tiny share of their scale.
+    """Returns the largest difference at which two numbers count as equal, a tiny fraction of their
+    scale.
 
     Args:
-        scale: Lowest and highest possible number, None if unknown.
-        values: Numbers whose largest absolute value stands in for an unknown scale.
+        scale: Lowest and highest possible number, such as (1, 5). None if unknown.
+        values: If ``scale`` is None, the largest absolute value of these is used as its length.
     """
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
@@ -42,14 +43,14 @@ def signs(differences: Floats, tolerance: float) -> Floats:
 
 
 def is_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns whether each of ``probabilities`` is at least 0.5, so that its issue is present."""
+    """Returns whether each issue is present: its value in ``probabilities`` is at least 0.5."""
     return probabilities >= 0.5 - EQUAL
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Numbers, with rows as the first axis. Two of them count as equal if they differ by at most
-    ``tolerance``."""
+    """An array of numbers, with rows as its first axis. Two numbers count as equal if they differ
+    by at most ``tolerance``."""
 
     numbers: Floats
     tolerance: float
@@ -66,14 +67,15 @@ class Values:
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns the total weight of the rows below each row, with and without its equals.
+        """Returns the total weight of the rows below each row, first without ties and then with
+        ties.
 
         Args:
             weights: Row weights [samples, rows].
 
         Returns:
-            Weight of rows with a smaller value, and of rows with a smaller or equal value, each
-                [samples, rows].
+            For each row, the weight of rows with a smaller number, and the weight of rows with a
+                smaller or equal number. Both are [samples, rows].
         """
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]
@@ -88,7 +90,10 @@ class Values:
         return upto[:, start], upto[:, end]
 
     def ranks(self, weights: Floats) -> Floats:
-        """Returns the rank of each row for ``weights`` [samples, rows], in the same shape. Equal
-        values share their mean rank."""
+        """Returns the weighted rank of each row [samples, rows]. Tied rows get their mean rank.
+
+        Args:
+            weights: Row weights [samples, rows].
+        """
         below, upto = self.cumulative_weights(weights)
         return (below + upto + 1) / 2

@@ -52,9 +52,11 @@ class Estimate:
         value: The value, None if it is undefined.
         low: Lower end of the interval, None without an interval.
         high: Upper end of the interval, None without an interval.
-        p_value: Two-sided p-value of a true value of 0, None if it is not tested.
-        reason: Why there is no value or no interval.
-        beside: The same value with an interval for other chatbots like these.
+        p_value: Two-sided p-value for the hypothesis that the true value is 0. None if it is not
+            tested.
+        reason: Why there is no value or no interval, such as ``no rows``.
+        beside: The same value, with an interval that also holds for other chatbots. None if there
+            are too few chatbots.
     """
 
     value: float | None
@@ -66,7 +68,7 @@ class Estimate:
 
 
 def undefined_estimates(names: Iterable[str], reason: str) -> dict[str, Estimate]:
-    """Returns for each of ``names`` an Estimate that has a ``reason`` instead of a value."""
+    """Returns, for each of ``names``, an Estimate without a value that states the ``reason``."""
     return {name: Estimate(None, reason=reason) for name in names}
 
 
@@ -80,12 +82,12 @@ def estimate_or_reason(value: float, reason: str) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transformation of a metric to a scale without ends, on which its interval is computed.
+    """A transformation of a metric to an unbounded scale, on which its interval is computed.
 
     Attributes:
-        low: Lowest value of the metric.
-        high: Highest value of the metric.
-        to: Transforms a value.
+        low: Lowest possible value of the metric, such as -1.
+        high: Highest possible value of the metric, such as 1.
+        to: Transforms a value to the unbounded scale.
         back: Inverse of ``to``.
         slope: Derivative of ``to``.
     """
@@ -121,8 +123,8 @@ LOGIT = Transform(
 
 
 def transform_of(metric: str) -> Transform:
-    """Returns the transformation for intervals of ``metric``. Correlations and alpha use Fisher's
-    z, shares, F1 and AUC the logit, and means none."""
+    """Returns the transformation for intervals of ``metric``: Fisher's z for correlations and
+    alpha, the logit for shares, F1 and AUC, and none for means."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
@@ -135,11 +137,15 @@ class Clusters:
     """Groups of rows that the jackknife leaves out in turn.
 
     Attributes:
-        unit: What a group is.
+        unit: What one group is. ``context``: all conversations with the same context, such as one
+            scenario.
         names: Name of each row's group [rows].
-        crossed: Context of each row, if groups are chatbots that share contexts.
-        strata: Chatbot of each row, if conversations are compared within chatbots.
-        beside: Groups for a second interval, for other chatbots like these.
+        crossed: Context of each row [rows], if groups are chatbots that met the same contexts.
+            Otherwise empty.
+        strata: Chatbot of each row [rows], if conversations are compared only within a chatbot.
+            Otherwise empty.
+        beside: Groups for a second interval that also holds for other chatbots. None if there are
+            too few chatbots.
     """
 
     unit: Literal["chatbot", "conversation", "context"]
@@ -154,12 +160,14 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the groups of rows to leave out for an interval for these chatbots.
+    """Returns the groups of rows that the jackknife leaves out, for an interval about these
+    chatbots.
 
-    With 5 chatbots or more, ``beside`` has the groups for other chatbots like these.
+    With 5 chatbots or more, ``beside`` has the groups for a second interval that also holds for
+    other chatbots.
 
     Args:
-        chatbots: Chatbot of each row, or None [rows].
+        chatbots: Chatbot of each row [rows], None if it is unknown.
         groups: Name of each row's conversation or context [rows].
     """
     names = tuple(groups)
@@ -178,8 +186,8 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
 
 
 def too_few_reason(clusters: Clusters) -> str | None:
-    """Returns why ``clusters`` are too few, or have too few rows, for an interval. Returns None if
-    there are enough."""
+    """Returns why there can be no interval if there are too few ``clusters`` or rows, such as ``no
+    interval: 2 chatbots, fewer than 3``. Returns None if there are enough."""
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -201,9 +209,9 @@ def estimate_metrics(
     Args:
         statistic: Function from row weights [samples, rows] to metrics [samples] by name.
         clusters: Groups of rows that the jackknife leaves out in turn.
-        reason: Why a metric has no value, for metrics without one.
+        reason: Text to give as the reason if a metric is undefined.
         names: Metrics to return. Empty for all.
-        scale: Function from a metric's name to its transformation.
+        scale: Function from a metric's name to the transformation for its interval.
 
     Returns:
         Estimate of each metric by name. Its ``reason`` says why an interval is missing.
@@ -244,7 +252,7 @@ def estimates_without_intervals(
     Args:
         statistic: Function from row weights [samples, rows] to metrics [samples] by name.
         rows: Number of rows.
-        reason: Why a metric has no value, for metrics without one.
+        reason: Text to give as the reason if a metric is undefined.
         names: Metrics to return. Empty for all.
     """
     values = statistic(np.ones((1, rows)))
@@ -275,21 +283,21 @@ def _estimates_with_intervals(
 
 
 @dataclass(frozen=True, slots=True)
-class Student:
+class StudentT:
     """Student's t distribution with ``degrees`` of freedom. Distances are in standard errors."""
 
     degrees: float
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value, above 0, of a value at ``distance`` from 0 in standard
-        errors."""
+        """Returns the two-sided p-value of a value that is ``distance`` standard errors away from
+        0. The p-value is never exactly 0."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
         return max(float(2 * stdtr(self.degrees, -distance)), TINY)
 
     def critical_value(self, level: float = LEVEL) -> float:
-        """Returns the distance from 0, in standard errors, at which the two-sided p-value is
+        """Returns the distance from 0, in standard errors, at which the two-sided p-value equals
         ``level``."""
         from scipy.special import stdtrit
 
@@ -303,7 +311,7 @@ class Spread:
     Attributes:
         error: Standard error.
         degrees: Degrees of freedom of Student's t.
-        reason: Why both are unknown, None if they are known.
+        reason: Why there is no interval, None if there is one.
     """
 
     error: float
@@ -313,22 +321,24 @@ class Spread:
     @property
     def half_width(self) -> float:
         """Returns half the width of the 95% interval."""
-        return self.error * Student(self.degrees).critical_value()
+        return self.error * StudentT(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value at ``distance`` from the tested value."""
-        return Student(self.degrees).p_value(abs(distance) / self.error)
+        """Returns the two-sided p-value of a value that is ``distance`` away from the hypothesis,
+        in the unit of the value."""
+        return StudentT(self.degrees).p_value(abs(distance) / self.error)
 
 
 def jackknife_variance(
     left: Floats, figures: Floats, strata: Strata | None = None
 ) -> Floats:
-    """Returns the jackknife variance of one or several values, [...].
+    """Returns the jackknife variance of one value or of an array of values.
 
     Args:
         left: The values without each cluster in turn [..., clusters].
-        figures: The values over all rows [...].
-        strata: Stratum index of each cluster [clusters]. Clusters are compared within strata.
+        figures: The values over all rows [...], the shape of the returned variance.
+        strata: Stratum index of each cluster [clusters]. Clusters are compared only within a
+            stratum.
     """
     count = left.shape[-1]
     if strata is None:
@@ -366,7 +376,8 @@ def degrees_of_freedom(
 
     Args:
         left: Values without each cluster in turn [..., clusters].
-        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
+        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
+            two.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
@@ -385,10 +396,11 @@ def degrees_from_deviations(
     """Returns the degrees of freedom of Student's t, [...], from each cluster's influence.
 
     Args:
-        away: How far each cluster moves the value [..., clusters].
-        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
-        lowest: Fewest degrees of freedom to return.
-        highest: Most degrees of freedom to return.
+        away: Change of the value if each cluster is left out [..., clusters].
+        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
+            two.
+        lowest: Lower bound of the degrees of freedom.
+        highest: Upper bound of the degrees of freedom.
     """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
@@ -400,12 +412,13 @@ def degrees_from_deviations(
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """Returns the standard error and degrees of freedom of each metric of ``statistic``.
+    """Returns the standard error and degrees of freedom of each metric of ``statistic``, by name.
 
     Args:
         statistic: Function from row weights [samples, rows] to metrics [samples] by name.
         clusters: Groups of rows that are left out in turn.
-        evenness: ``FIGURE`` for a single metric, ``DIFFERENCE`` for the difference of two.
+        evenness: A constant, ``FIGURE`` for a single metric and ``DIFFERENCE`` for the difference
+            of two.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _compute_without_each(
@@ -444,14 +457,16 @@ def spread_of(
     evenness: float = FIGURE,
     strata: Strata | None = None,
 ) -> Spread:
-    """Returns the standard error and degrees of freedom of one value, or why it has none.
+    """Returns the standard error and degrees of freedom of one value, or the reason why it has no
+    interval.
 
     Args:
         left: The value without each cluster in turn [clusters].
         variance: Jackknife variance of the value.
-        labels: Name of each cluster [clusters].
-        unit: Kind of cluster, such as ``chatbot``.
-        evenness: ``FIGURE`` for a single value, ``DIFFERENCE`` for the difference of two.
+        labels: Name of each cluster [clusters], to name one in the reason.
+        unit: What a cluster is, such as ``chatbot``, for the reason.
+        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
+            two.
         strata: Stratum index of each cluster [clusters].
     """
     if not math.isfinite(variance):
@@ -501,7 +516,8 @@ def _compute_without_each(
 
 
 def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns the stratum index of each conversation. A stratum is a chatbot.
+    """Returns the stratum index of each conversation. A stratum is a chatbot. Chatbots with a
+    single conversation are merged with others.
 
     Args:
         chatbots: Chatbot of each conversation [conversations].
@@ -517,7 +533,7 @@ def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
 
 
 def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
-    """Divides the clusters of each stratum at random into parts, about ``MAX_PARTS`` in all.
+    """Merges the clusters of each stratum at random into larger parts, about ``MAX_PARTS`` in all.
 
     Args:
         strata: Stratum index of each cluster [clusters].
@@ -544,8 +560,8 @@ def add_interval(
 
     Args:
         spread: Standard error and degrees of freedom of the value.
-        scale: Transformation on whose scale the interval is computed.
-        tested: Whether to add the p-value of a true value of 0.
+        scale: Transformation to the scale on which the interval is computed.
+        tested: Whether to add a p-value for the hypothesis that the true value is 0.
     """
     value, reason = estimate.value, spread.reason
     if value is None:

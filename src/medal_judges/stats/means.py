@@ -22,7 +22,7 @@ from medal_judges.stats.intervals import (
     DIFFERENCE,
     TINY,
     Estimate,
-    Student,
+    StudentT,
     degrees_from_deviations,
     wilson_interval_at,
 )
@@ -38,8 +38,9 @@ class Sample:
 
     Attributes:
         values: The scores, without NaN [rows].
-        clusters: Name of each row's cluster [rows]. Equal names in two samples are one cluster.
-        weights: How much each row counts, above 0 [rows]. None for equal weights.
+        clusters: Name of each row's cluster, such as its conversation [rows]. Equal names in two
+            samples are one cluster.
+        weights: Weight of each row, above 0 [rows]. None for equal weights.
     """
 
     values: Values
@@ -48,12 +49,12 @@ class Sample:
 
     @property
     def scores(self) -> Floats:
-        """Returns the numbers of ``values``."""
+        """Returns ``values`` as a plain array [rows]."""
         return self.values.numbers
 
     @property
     def row_weights(self) -> Floats:
-        """Returns the weights of the rows, shape (rows,), scaled to a mean of 1."""
+        """Returns the weights of the rows [rows], scaled to a mean of 1."""
         if self.weights is None:
             return np.ones(len(self.scores))
         return np.asarray(self.weights / self.weights.mean())
@@ -66,28 +67,30 @@ class Jackknifed:
     Attributes:
         value: The mean over all rows.
         left: The mean without each cluster in turn [clusters].
-        share: Factor of each cluster's squared deviation in the variance [clusters].
+        deviation_weights: Weight of each cluster's squared deviation in the jackknife variance
+            [clusters].
         fewest_degrees: Lower bound of the degrees of freedom.
         most_degrees: Upper bound of the degrees of freedom.
         away: Mean of each cluster alone, minus ``value`` [clusters].
-        tolerance: Distance up to which two means count as equal.
+        tolerance: Largest difference at which two means count as equal.
     """
 
     value: float
     left: Floats
-    share: Floats
+    deviation_weights: Floats
     fewest_degrees: float
     most_degrees: float
     away: Floats
     tolerance: float
 
     def __sub__(self, second: Jackknifed) -> Jackknifed:
-        """Returns this mean minus the mean ``second``, over the same clusters."""
+        """Returns this mean minus the mean ``second``. Both list the same clusters in the same
+        order."""
         return self._combine(second, 1.0, -1.0)
 
     def mix(self, second: Jackknifed, share: float) -> Jackknifed:
-        """Returns ``share`` times this value plus (1 - ``share``) times the value of ``second``.
-        The two values are over different clusters."""
+        """Returns the weighted mean of two values that are computed on different rows: ``share`` is
+        the weight of this one, and 1 - ``share`` the weight of ``second``."""
         return self._combine(second, share, 1 - share)
 
     def _combine(
@@ -96,7 +99,7 @@ class Jackknifed:
         return Jackknifed(
             weight * self.value + second_weight * second.value,
             weight * self.left + second_weight * second.left,
-            np.maximum(self.share, second.share),
+            np.maximum(self.deviation_weights, second.deviation_weights),
             min(self.fewest_degrees, second.fewest_degrees),
             self.most_degrees + second.most_degrees,
             self.away + math.copysign(1.0, second_weight) * second.away,
@@ -105,37 +108,39 @@ class Jackknifed:
 
     @property
     def effective_tolerance(self) -> float:
-        """Returns the distance up to which two means count as equal. It is at least the rounding
-        error, even if ``tolerance`` is 0."""
+        """Returns the largest difference at which two means count as equal. It is at least the
+        rounding error, even if ``tolerance`` is 0."""
         return max(self.tolerance, 1e-12 * max(1.0, abs(self.value)))
 
     @property
     def varies(self) -> bool:
-        """Returns whether the mean of some cluster alone differs from ``value``."""
+        """Returns whether the mean of at least one cluster alone differs from ``value``."""
         return bool(np.abs(self.away).max(initial=0.0) > self.effective_tolerance)
 
     @property
     def variance(self) -> float:
         """Returns the jackknife variance of ``value``. It is NaN if the value is undefined without
         one of the clusters."""
-        return float((self.share * (self.left - self.value) ** 2).sum())
+        return float((self.deviation_weights * (self.left - self.value) ** 2).sum())
 
     @property
     def degrees(self) -> float:
-        """Returns the degrees of freedom of Student's t."""
+        """Returns the degrees of freedom of Student's t for the interval."""
         bounds = self.fewest_degrees, self.most_degrees
         return float(
             degrees_from_deviations(self.left - self.value, DIFFERENCE, *bounds)
         )
 
 
-def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
+def estimate_mean(sample: Sample, span: Span | None = None) -> Estimate:
     """Returns the weighted mean of ``sample`` with its 95% interval.
 
-    With fewer than 5 clusters, or if all scores are equal, it has a reason instead of an interval.
+    With fewer than 5 clusters, or if all scores are equal, the Estimate has a reason instead of an
+    interval.
 
     Args:
-        span: Lowest and highest score, to which the interval is cut.
+        span: Lowest and highest possible score, to which the interval is clipped. None for no
+            limits.
     """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
@@ -144,23 +149,24 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
     )
 
 
-def share_of(sample: Sample) -> Estimate:
-    """Returns the weighted mean of ``sample``, with scores on [0, 1], and Wilson's 95% interval.
+def estimate_share(sample: Sample) -> Estimate:
+    """Returns the weighted mean of ``sample``, whose scores are on [0, 1], with Wilson's 95%
+    interval.
 
-    With fewer than 5 clusters, it has a reason instead of an interval."""
+    With fewer than 5 clusters, the Estimate has a reason instead of an interval."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    figure, clusters = jackknifed_means([sample])[0], cluster_count(sample)
+    share, clusters = jackknifed_means([sample])[0], cluster_count(sample)
     return to_share_estimate(
-        figure, clusters, len(sample.scores), few_clusters_reason(sample)
+        share, clusters, len(sample.scores), few_clusters_reason(sample)
     )
 
 
-def difference_of(first: Sample, second: Sample) -> Difference:
+def subtract_means(first: Sample, second: Sample) -> Difference:
     """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
-    Clusters in both samples are compared in pairs. Without 5 clusters in each, there is no
-    interval."""
+    Clusters that are in both samples are compared in pairs. If a sample has fewer than 5 clusters,
+    there is no interval."""
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
     first_mean, second_mean = jackknifed_means([first, second])
@@ -175,8 +181,12 @@ def cluster_count(sample: Sample) -> int:
 def cluster_indices(
     samples: Sequence[Sample],
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """Returns the index of each row's cluster in each of ``samples``, and the number of clusters.
-    Equal names in two samples have the same index."""
+    """Returns the cluster of each row as an index. Equal cluster names in two samples have the same
+    index.
+
+    Returns:
+        Cluster indices [rows] for each of ``samples``, and the number of clusters in all of them.
+    """
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
     ends = np.cumsum([len(sample.scores) for sample in samples])
@@ -184,15 +194,15 @@ def cluster_indices(
 
 
 def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns each cluster's factor in the jackknife variance, and the number of clusters with
-    rows.
+    """Returns the weight of each cluster's squared deviation in the jackknife variance.
 
     Args:
         member: Cluster index of each row [rows].
         size: Number of cluster indices.
 
     Returns:
-        (n - 1) / n for each of the n clusters with rows and 0 for others, [size], and n.
+        The weights [size] and the number n of clusters with rows. The weight of these clusters is
+            (n - 1) / n, and the weight of clusters without rows is 0.
     """
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
@@ -200,8 +210,8 @@ def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, 
 
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the mean of each of ``samples``, with the means without each cluster in turn. Equal
-    cluster names in two samples are one cluster."""
+    """Returns the weighted mean of each of ``samples``, over all rows and without each cluster in
+    turn. Equal cluster names in two samples are one cluster."""
     members, size = cluster_indices(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -223,77 +233,87 @@ def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
 
 
 def to_mean_estimate(
-    figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
+    mean: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the mean ``figure`` with its 95% interval.
+    """Returns a mean with its 95% interval.
 
     Args:
-        reason: Why there is no interval, None if there is one.
-        span: Lowest and highest mean, to which the interval is cut.
-        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
+        mean: The mean, with what its interval needs.
+        reason: Why there can be no interval. None to compute one.
+        span: Lowest and highest possible mean, to which the interval is clipped. None for no
+            limits.
+        extra: Half the width of a 95% interval for a further error, which the jackknife does not
+            show.
     """
-    spread = _difference_from_zero(figure, reason, extra)
+    spread = _difference_from_zero(mean, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
     return replace(estimate, p_value=None)
 
 
 def to_difference(
-    figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
+    jackknifed: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Difference:
-    """Returns ``figure``, the difference of two means, with its interval and p-value.
+    """Returns the difference of two means with its interval and p-value.
 
     Args:
-        reason: Why there is no interval, None if there is one.
-        span: Lowest and highest possible mean.
-        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
+        jackknifed: The difference, with what its interval needs.
+        reason: Why there can be no interval. None to compute one.
+        span: Lowest and highest possible value of each mean. None for no limits.
+        extra: Half the width of a 95% interval for a further error, which the jackknife does not
+            show.
     """
-    difference = _difference_from_zero(figure, reason, extra)
+    difference = _difference_from_zero(jackknifed, reason, extra)
     if span is None:
         return difference
     return replace(difference, span=(span[0] - span[1], span[1] - span[0]))
 
 
 def _difference_from_zero(
-    figure: Jackknifed, reason: str | None, extra: float
+    jackknifed: Jackknifed, reason: str | None, extra: float
 ) -> Difference:
-    """Returns ``figure`` as a difference from 0, with its interval and p-value.
+    """Returns a mean, or a difference of means, as a Difference from 0 with its interval and
+    p-value.
 
     Args:
-        reason: Why there is no interval, None if there is one.
-        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
+        jackknifed: The mean or difference, with what its interval needs.
+        reason: Why there can be no interval. None to compute one.
+        extra: Half the width of a 95% interval for a further error, which the jackknife does not
+            show.
     """
-    variance = figure.variance
+    variance = jackknifed.variance
     if not reason and not math.isfinite(variance):
         reason = "no interval: it depends on a single cluster"
     if reason:
-        return Difference(figure.value, reason=reason)
-    if not figure.varies and not extra:
-        equal = abs(figure.value) <= figure.effective_tolerance
+        return Difference(jackknifed.value, reason=reason)
+    if not jackknifed.varies and not extra:
+        equal = abs(jackknifed.value) <= jackknifed.effective_tolerance
         return Difference(
-            figure.value, reason="no interval: nothing varies", equal=equal
+            jackknifed.value, reason="no interval: nothing varies", equal=equal
         )
-    student = Student(figure.most_degrees)
+    student = StudentT(jackknifed.most_degrees)
     if variance > 0:
-        student = Student(figure.degrees)
+        student = StudentT(jackknifed.degrees)
     error = math.sqrt(variance + (extra / student.critical_value()) ** 2)
-    return Difference(figure.value, error, student, tolerance=figure.tolerance)
+    return Difference(jackknifed.value, error, student, tolerance=jackknifed.tolerance)
 
 
 def to_share_estimate(
-    figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
+    share: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the share ``figure`` with Wilson's 95% interval.
+    """Returns a share with Wilson's 95% interval.
 
     Args:
+        share: The share, with what its interval needs.
         clusters: Number of clusters.
         rows: Number of rows.
-        reason: Why there is no interval, None if there is one.
-        extra: Half the width of a further 95% interval, for an error beyond the jackknife's.
+        reason: Why there can be no interval. None to compute one.
+        extra: Half the width of a 95% interval for a further error, which the jackknife does not
+            show.
     """
-    value = min(1.0, max(0.0, figure.value))
+    value = min(1.0, max(0.0, share.value))
     if reason:
         return Estimate(value, reason=reason)
-    variance = figure.variance
+    variance = share.variance
     if not math.isfinite(variance):
         return Estimate(value, reason="no interval: it depends on a single cluster")
     base = value * (1 - value)
@@ -302,28 +322,29 @@ def to_share_estimate(
     varies = base > 0 and variance > 1e-15
     degrees = max(1.0, clusters - 1.0)
     if varies:
-        degrees = figure.degrees
-    quantile = Student(degrees).critical_value()
+        degrees = share.degrees
+    quantile = StudentT(degrees).critical_value()
     if extra or varies:
         size = min(base / (variance + (extra / quantile) ** 2), rows)
     low, high = wilson_interval_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))
 
 
-def half_width_at_ends(samples: Sequence[Sample]) -> float:
-    """Returns half the width of a 95% interval for shares that are exactly 0 or 1.
+def half_width_of_extreme_shares(samples: Sequence[Sample]) -> float:
+    """Returns half the width of a 95% interval for the difference of shares that are exactly 0 or
+    1.
 
-    The jackknife shows no error there, because all scores are equal.
+    All scores of such a sample are equal, so the jackknife shows no error.
 
     Args:
-        samples: Scores of 0 or 1. A sample with both adds nothing.
+        samples: Scores of 0 or 1. A sample with both scores adds nothing to the width.
     """
     square = 0.0
     for sample in samples:
         if sample.values.is_constant:
             # One more cluster of 0 and one more of 1 (Agresti and Caffo 2000).
             size = cluster_count(sample) + 2
-            square += Student(size - 1).critical_value() ** 2 * (size - 1) / size**3
+            square += StudentT(size - 1).critical_value() ** 2 * (size - 1) / size**3
     return math.sqrt(square)
 
 
@@ -333,12 +354,14 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval if it has fewer than 5 clusters, otherwise None.
+    """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``.
+    Returns None if it has 5 clusters or more.
 
     Args:
-        units: Words for a single row and for a cluster of several rows.
-        owner: Whose clusters they are, such as `` of the first``.
-        prefix: Start of the text.
+        units: Noun for a cluster of one row, and for a cluster of several rows, such as
+            ``("dialogue", "context")``.
+        owner: Text after the noun, such as `` of the first``.
+        prefix: Start of the returned text.
     """
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:

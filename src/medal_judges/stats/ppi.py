@@ -31,8 +31,8 @@ from medal_judges.stats.means import (
     cluster_count,
     cluster_indices,
     deviation_weights,
+    estimate_share,
     few_clusters_reason,
-    share_of,
     to_difference,
     to_mean_estimate,
     to_share_estimate,
@@ -45,11 +45,11 @@ _NEVER = 3.7
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample of which people labelled a random part of the rows.
+    """A sample of which people labelled some randomly chosen rows.
 
     Attributes:
         sample: The judge's scores of all rows.
-        labels: People's labels [rows], on any scale, NaN without a label.
+        labels: People's labels [rows], on any scale. NaN for a row without a label.
     """
 
     sample: Sample
@@ -57,7 +57,7 @@ class LabelledSample:
 
     @property
     def is_labelled(self) -> npt.NDArray[np.bool_]:
-        """Returns whether each row has a label, shape (rows,)."""
+        """Returns whether each row has a label [rows]."""
         return np.asarray(np.isfinite(self.labels))
 
     @property
@@ -72,7 +72,8 @@ class LabelledSample:
 
     @property
     def label_weights(self) -> Floats:
-        """Returns the rows' weights [rows], with mean 1 over labelled rows and 0 elsewhere."""
+        """Returns the weight of each row [rows]: 0 without a label, and with a mean of 1 over
+        labelled rows."""
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()
@@ -80,35 +81,36 @@ class LabelledSample:
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
-    """Returns the estimated mean of people's labels over all ``rows``, with its 95% interval.
+    """Returns the mean of people's labels over all ``rows``, estimated from scores and some labels,
+    with its 95% interval.
 
-    With fewer than 5 labelled clusters, it has a reason instead of a value.
+    With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
 
     Args:
-        rows: The judge's scores of all rows and people's labels of some.
-        span: Lowest and highest label, None if unknown.
+        rows: The judge's scores of all rows, with people's labels of some rows.
+        span: Lowest and highest possible label, None if unknown.
     """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
     fit = correct_means([rows], span)
-    return to_mean_estimate(fit.figures[0], fit.certain, span, fit.hidden[0])
+    return to_mean_estimate(fit.means[0], fit.reason, span, fit.hidden[0])
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
     """Returns the estimated share of rows that people would label 1, with its 95% interval.
 
-    With fewer than 5 labelled clusters, it has a reason instead of a value.
+    With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
 
     Args:
-        rows: The judge's scores on [0, 1], with labels of 0 or 1 for some rows.
+        rows: The judge's scores on [0, 1], with people's labels (0 or 1) of some rows.
     """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
     if np.ptp(rows.label_sample.scores) == 0:  # a slope of 0: the labels alone
-        return share_of(rows.label_sample)
+        return estimate_share(rows.label_sample)
     fit = correct_means([rows], (0.0, 1.0))
     clusters, size = cluster_count(rows.label_sample), len(rows.sample.scores)
-    return to_share_estimate(fit.figures[0], clusters, size, None, fit.hidden[0])
+    return to_share_estimate(fit.means[0], clusters, size, None, fit.hidden[0])
 
 
 def corrected_difference(
@@ -117,19 +119,20 @@ def corrected_difference(
     """Returns the first system's estimated mean label minus the second system's.
 
     Args:
-        first: The first system's scores, with labels of some rows.
-        second: The second system's scores, with labels of some rows.
-        span: Lowest and highest label, None if unknown.
+        first: The judge's scores of the first system, with people's labels of some rows.
+        second: The judge's scores of the second system, with people's labels of some rows.
+        span: Lowest and highest possible label, None if unknown.
 
     Returns:
-        The difference. With fewer than 5 labelled clusters of a system, it has a reason instead.
+        The difference with its interval. If a system has fewer than 5 labelled clusters, there is a
+            reason and no value.
     """
     if reason := too_few_labels_reason(first) or too_few_labels_reason(second):
         return Difference(None, reason=reason)
     # One slope for both; own labels of each, so that a preference of the judge cancels out.
     fit = correct_means([first, second], span)
-    figure = fit.figures[0] - fit.figures[1]
-    return to_difference(figure, fit.certain, span, math.hypot(*fit.hidden))
+    figure = fit.means[0] - fit.means[1]
+    return to_difference(figure, fit.reason, span, math.hypot(*fit.hidden))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +140,27 @@ class CorrectedMeans:
     """The mean label of each system, estimated from the judge's scores and some labels.
 
     Attributes:
-        figures: The estimated mean of each system.
-        slope: Slope of labels on scores, by which the judge's scores count.
-        hidden: For each system, half the width of an interval for an error that labels do not show.
-        certain: Why there is no interval, None if there is one.
+        means: The estimated mean of each system.
+        slope: Least-squares slope of labels on scores. 0 if the scores do not count.
+        hidden: For each system, half the width of a 95% interval for an error that the labelled
+            rows do not show. Mostly 0.
+        reason: Why there is no interval, None if there is one.
     """
 
-    figures: list[Jackknifed]
+    means: list[Jackknifed]
     slope: float
     hidden: list[float]
-    certain: str | None
+    reason: str | None
 
 
 def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
-    """Corrects the judge's mean of each of ``systems`` by people's labels.
+    """Corrects the judge's mean of each of ``systems`` by people's labels (PPI++).
 
     Args:
-        systems: Scores and labels of each system. Each has a labelled row.
-        span: Lowest and highest label, None if unknown.
+        systems: Scores and labels of each system, which has at least one labelled row.
+        span: Lowest and highest possible label, None if unknown.
     """
     members, size = cluster_indices([rows.sample for rows in systems])
     sums: list[Floats] = []
@@ -211,9 +215,10 @@ def _weighted_sums(
         size: Number of clusters.
 
     Returns:
-        Sums [1 + clusters, 7] over all rows, then without each cluster in turn. Columns 0 and 1
-            (weight, score) are over all ``rows``. Columns 2 to 6 (weight, label, score, label times
-            score, score squared) are over labelled rows.
+        Sums [1 + clusters, 7], first with all clusters and then without each cluster in turn.
+            Columns 0 and 1 (weight, score) are over all ``rows``. Columns 2 to 6 (weight, label,
+            score, label times score, score squared) are over labelled rows. The mean label is a
+            number.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,
@@ -243,9 +248,10 @@ def _weighted_sums(
 
 
 def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
-    """Returns the least-squares slope of labels on scores, [1 + clusters].
+    """Returns the least-squares slopes of labels on scores [1 + clusters].
 
-    The first is over all rows, the others are without each cluster in turn. None is below 0.
+    The first slope is over all rows, and each further slope is without one cluster. Negative slopes
+    become 0.
 
     Args:
         parts: Sums of each system, from ``_weighted_sums``.
@@ -266,7 +272,8 @@ def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 
 def too_few_labels_reason(rows: LabelledSample) -> str | None:
-    """Returns why ``rows`` have too few labels for a correction, or None if they have enough."""
+    """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``.
+    Returns None if they have enough."""
     if not rows.is_labelled.any():
         return "no labelled rows"
     return few_clusters_reason(

@@ -31,7 +31,7 @@ def pairwise_accuracy(
 ) -> Estimate:
     """Returns the share of pairs of systems that the judge orders, or ties, as people do.
 
-    The 95% interval is for other systems like these, and needs 5 systems.
+    Its 95% interval is about other systems like these, and needs at least 5 systems.
 
     Args:
         people: People's labels [rows].
@@ -66,7 +66,7 @@ def _compare_means(values: Values, systems: npt.NDArray[np.intp]) -> Floats:
         systems: System index of each row [rows].
 
     Returns:
-        1 if the mean of the system of the row is higher, -1 if it is lower, 0 for a tie.
+        Element [i, j] is 1 if system i has the higher mean, -1 if system j has, and 0 for a tie.
     """
     means = np.bincount(systems, values.numbers) / np.bincount(systems)
     rounding = 1e-12 * float(np.abs(means).max())

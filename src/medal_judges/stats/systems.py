@@ -28,7 +28,7 @@ from medal_judges.stats.means import (
     Span,
     cluster_count,
     few_clusters_reason,
-    half_width_at_ends,
+    half_width_of_extreme_shares,
     jackknifed_means,
     to_difference,
 )
@@ -42,13 +42,16 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SystemRows:
-    """The rows of one system on one dimension.
+    """The rows (scored dialogues) of one system on one dimension.
 
     Attributes:
         values: The judge's scores [rows].
-        contexts: Name of each row's context [rows]. Equal names in two systems are one context.
-        clusters: Name of each row's larger unit, such as the user. None for the context.
-        labels: People's mean labels [rows], NaN without a label. None if there are none.
+        contexts: Name of each row's context, such as its scenario [rows]. Equal names in two
+            systems are one context.
+        clusters: Name of each row's cluster if that is larger than a context, such as the user
+            [rows].
+        labels: People's mean labels [rows], NaN without a label. None if there are no labels at
+            all.
     """
 
     values: Values
@@ -58,16 +61,18 @@ class SystemRows:
 
     @property
     def scores(self) -> Floats:
-        """Returns the numbers of ``values``."""
+        """Returns ``values`` as a plain array [rows]."""
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """Returns the scores of ``rows`` (indices), with their ``weights``, as a sample."""
+        """Returns the scores of the rows with the indices ``rows`` as a sample, weighted with
+        ``weights``."""
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of ``rows`` (indices), with ``weights``, as a sample."""
+        """Returns the scores and labels of the rows with the indices ``rows`` as a sample, weighted
+        with ``weights``."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -85,11 +90,12 @@ class SystemDifference:
 
     Attributes:
         judge: Difference of the judge's mean scores.
-        corrected: Difference corrected with people's labels, None without labels.
-        pairing: Whether systems are compared within contexts that both have.
+        corrected: Difference of mean labels, estimated from scores and labels. None without labels.
+        pairing: Whether both systems have the same contexts: all (``paired``), some (``partly
+            paired``) or none (``unpaired``).
         shared: Number of contexts that both systems have.
-        rows: Number of compared rows of each system.
-        left_out: Number of rows of each system that are not compared.
+        rows: Number of compared rows, of the first and of the second system.
+        left_out: Number of rows that are not compared, of the first and of the second system.
         wins: Number of shared contexts in which the first system's mean score is higher.
         ties: Number of shared contexts in which the mean scores are equal.
         losses: Number of shared contexts in which the first system's mean score is lower.
@@ -107,7 +113,8 @@ class SystemDifference:
 
     @property
     def best(self) -> Difference:
-        """Returns ``corrected``, or ``judge`` without labels."""
+        """Returns the difference corrected with labels if there are labels, otherwise the
+        difference of the judge's scores."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -125,8 +132,9 @@ def system_difference(
     Args:
         first: Scores, contexts and labels of the first system.
         second: Scores, contexts and labels of the second system.
-        span: Lowest and highest score. ``SHARE`` if the means are shares.
-        label_span: Lowest and highest label.
+        span: Lowest and highest possible score, None if unknown. ``SHARE`` (0, 1) if the means are
+            shares.
+        label_span: Lowest and highest possible label, None if unknown.
     """
     systems = (first, second)
     names = np.concatenate([first.contexts, second.contexts])
@@ -152,7 +160,7 @@ def system_difference(
     wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
-        edge = half_width_at_ends(
+        edge = half_width_of_extreme_shares(
             [first.full_sample().sample, second.full_sample().sample]
         )
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
@@ -183,10 +191,11 @@ def _choose_rows(
     Args:
         codes: For each system, the context index of each row.
         counts: Number of rows by system and context [2, contexts].
-        inside: For each system, whether the other one has each row's context.
+        inside: For each system, whether each row's context is shared by the other system.
 
     Returns:
-        The paired part, then the unpaired one. Each has row indices and weights of both systems.
+        The rows to compare in pairs, then the rows to compare unpaired. Either may be missing. Each
+            has row indices and weights of both systems.
     """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_with_equal_weights([np.arange(len(code)) for code in codes])]
@@ -237,8 +246,9 @@ def _corrected_difference(
 
     Args:
         systems: The first and the second system.
-        parts: Rows to compare, with their weights. Too few labels merge them into one part.
-        span: Lowest and highest label, None if unknown.
+        parts: Rows to compare in pairs and rows to compare unpaired. If one of them has too few
+            labels, all rows are compared unpaired.
+        span: Lowest and highest possible label, None if unknown.
     """
     samples = []
     for rows, weights in parts:
@@ -251,14 +261,14 @@ def _corrected_difference(
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct_means(samples, span)
     return to_difference(
-        _combine_differences(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
+        _combine_differences(fit.means), fit.reason, span, math.hypot(*fit.hidden)
     )
 
 
 def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
     """Returns one difference of two systems from their means on paired and unpaired rows.
 
-    The two differences are weighted by precision.
+    The paired and the unpaired difference are weighted by their precision.
 
     Args:
         figures: Means of both systems on paired rows, then on unpaired rows if there are any.
@@ -272,7 +282,7 @@ def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
         return paired
     if not (paired.varies and unpaired.varies):
         # A shared context counts one dialogue of each system, another one of one system.
-        variance = 0.5 / np.count_nonzero(paired.share)
-        unpaired_variance = 1 / np.count_nonzero(unpaired.share)
+        variance = 0.5 / np.count_nonzero(paired.deviation_weights)
+        unpaired_variance = 1 / np.count_nonzero(unpaired.deviation_weights)
     share_of_paired = unpaired_variance / (variance + unpaired_variance)
     return paired.mix(unpaired, float(share_of_paired))

@@ -37,19 +37,19 @@ _MAX_TOKENS = 400
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
-class PoolGeneration(Config):
+class FollowUpsConfig(Config):
     """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
-    A follow-up is what a user might say next.
+    A follow-up is a message with which a user might react to a reply.
 
     Attributes:
         llms: The models that are asked for follow-ups.
-        strategy: ``selfmap`` if the only model in ``llms`` will judge, ``craft`` if another model
-            will. None if any may.
-        judge: The model that will judge, for ``craft``.
-        signs: ``negative`` (the user is dissatisfied), ``positive`` or both.
-        count: The number of follow-ups to ask for at a time.
-        samples: The number of times that each model is asked, for each sign.
+        strategy: Which model may judge with these follow-ups: ``selfmap`` (only the one in
+            ``llms``), ``craft`` (only one that is not in ``llms``) or None (any).
+        judge: The name of the model that will judge. With ``craft``, it must not be in ``llms``.
+        signs: ``negative`` (the user is dissatisfied), ``positive`` (satisfied) or both.
+        count: The number of follow-ups to ask for in one request.
+        samples: The number of requests to each model for each sign.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(
@@ -62,7 +62,7 @@ class PoolGeneration(Config):
     samples: int = Field(default=4, ge=1)
 
     @model_validator(mode="after")
-    def _check_judge(self) -> PoolGeneration:
+    def _check_judge(self) -> FollowUpsConfig:
         if self.strategy == "selfmap" and len(self.llms) != 1:
             raise ValueError("give llms one model for selfmap: the one that will judge")
         names = [
@@ -74,15 +74,15 @@ class PoolGeneration(Config):
 
 
 @dataclass(slots=True)
-class Proposal:
-    """One request to a model for follow-ups, which are texts that a user might say next.
+class FollowUpRequest:
+    """One request to a model for follow-ups, which are messages that a user might send next.
 
     Attributes:
         id: ``HASH:SIGN:K``, with a hash of the settings.
-        sign: ``negative`` (the user is dissatisfied) or ``positive``.
-        k: The number of the request for this sign, from 0.
-        text: The answer of the model, None until it arrives.
-        stage: The name of the only question.
+        sign: ``negative`` (the user is dissatisfied) or ``positive`` (satisfied).
+        k: The index of the request among those for this sign, from 0.
+        text: The model's answer, None until it arrives.
+        stage: Always ``propose``, because the model is asked once.
     """
 
     id: str
@@ -92,20 +92,17 @@ class Proposal:
     stage: str = "propose"
 
 
-class PoolRunner(JobRunner[Proposal]):
-    """Asks one language model for follow-ups, which are texts that a user might say next.
+class FollowUpRunner(JobRunner[FollowUpRequest]):
+    """Asks one language model for follow-ups, which are messages that a user might send next.
 
     Attributes:
         config: The settings, such as the signs and the number of samples.
         prompt: The prompt that asks for a list.
-        jobs: Job id -> request: all samples of all signs.
+        jobs: Id -> request, for all requests.
     """
 
     def __init__(
-        self,
-        config: PoolGeneration,
-        llm: LLMConfig,
-        journal: Journal,
+        self, config: FollowUpsConfig, llm: LLMConfig, journal: Journal
     ) -> None:
         super().__init__(journal, Agents({llm.model: llm}))
         self.config = config
@@ -114,21 +111,21 @@ class PoolRunner(JobRunner[Proposal]):
         # What decides an answer, by content: an edited prompt asks anew.
         settings = config.model_dump(mode="json", exclude={"llms"})
         made_by = content_hash([settings, self.prompt.hash, answer_settings(llm)])
-        self.jobs: dict[str, Proposal] = {}
+        self.jobs: dict[str, FollowUpRequest] = {}
         for sign in config.signs:
             for k in range(config.samples):
                 id = f"{made_by}:{sign}:{k}"
-                self.jobs[id] = Proposal(id, sign, k)
+                self.jobs[id] = FollowUpRequest(id, sign, k)
         self.replay_journal()
         self.active = {id: job for id, job in self.jobs.items() if job.text is None}
 
-    def begin_job(self, id: str) -> Proposal | None:
+    def begin_job(self, id: str) -> FollowUpRequest | None:
         return self.jobs[id]
 
     def belongs_to_run(self, answer: Answer) -> bool:
         return answer.id in self.jobs
 
-    def make_request(self, job: Proposal) -> ChatRequest:
+    def make_request(self, job: FollowUpRequest) -> ChatRequest:
         values = {"count": self.config.count}
         context = self.prompt.render("context", values)
         text = f"{context} {self.prompt.render(job.sign, values)}"
@@ -140,25 +137,28 @@ class PoolRunner(JobRunner[Proposal]):
             seed=job.k,
         )
 
-    def apply_answer(self, job: Proposal, answer: Answer) -> None:
+    def apply_answer(self, job: FollowUpRequest, answer: Answer) -> None:
         job.text = answer.answer
         self.active.pop(job.id, None)
 
 
-def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
-    """Returns a pool of the follow-ups that the models of ``config`` propose, or None if they list
-    none.
+def generate_follow_ups(
+    name: str, config: FollowUpsConfig, out: Path
+) -> FollowUpPool | None:
+    """Asks the models of ``config`` for follow-ups, and returns the distinct ones as a pool.
 
-    Follow-ups that differ only in case or punctuation count once.
+    Follow-ups that differ only in case or punctuation count once. Returns None if no model lists
+    any.
 
     Args:
         name: The name of the pool.
-        out: File of the pool. Only a journal beside it is written, from which a second run resumes.
+        out: The file meant for the pool. This function writes only a journal of answers beside it,
+            from which a second run resumes.
     """
     journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
     for setting in config.llms:
-        runner = PoolRunner(config, llm_config(setting), journal)
+        runner = FollowUpRunner(config, llm_config(setting), journal)
         runner.run()
         llm = runner.agents.get(llm_config(setting).model)
         for job in runner.jobs.values():
@@ -166,11 +166,7 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
                 key = (" ".join(re.findall(r"\w+", text.casefold())), job.sign)
                 distinct.setdefault(
                     key,
-                    FollowUp(
-                        text=text,
-                        sign=job.sign,
-                        by=llm.name,
-                    ),
+                    FollowUp(text=text, sign=job.sign, by=llm.name),
                 )
         llm.close()  # before the next model is loaded
     if not distinct:
@@ -186,7 +182,7 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 def parse_list(answer: str) -> list[str]:
     """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks.
-    Skips other lines, and items of more than 20 words."""
+    Skips lines outside the list, and items of more than 20 words."""
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

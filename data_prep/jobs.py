@@ -35,14 +35,14 @@ START_AGAIN = "Type another --out, or start again from the beginning with --over
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer to one question of a job: one line of the journal.
+    """A model's answer to one request of a job: one line of the journal.
 
     Attributes:
-        id: The id of the job.
-        stage: The name of the question, such as ``check``.
+        id: The id of the job, such as that of a dialogue to generate.
+        stage: What the job asked for, such as ``reply`` or ``check``.
         answer: The text of the answer.
         cut: Whether the answer was truncated at its token limit.
-        usage: Tokens and costs of the request, as from ``Usage.to_record``.
+        usage: Tokens, seconds and costs, such as ``{"input_tokens": 12, "money": 0.01}``.
     """
 
     id: str
@@ -82,12 +82,13 @@ def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str
 
 
 class Agents:
-    """The language models of a run, each loaded when it is first needed.
+    """The language models of a run by agent (the role of a model, such as ``judge``), each loaded
+    when it is first needed.
 
     Agents with equal settings share one model.
 
     Attributes:
-        settings: Agent name, such as ``chatbot:NAME`` -> settings of its model.
+        settings: Agent, such as ``chatbot:NAME`` -> settings of its model.
         loaded: Settings as JSON -> loaded model.
     """
 
@@ -103,11 +104,11 @@ class Agents:
         return self.loaded[key]
 
     def limit_cost(self, max_cost: float) -> None:
-        """Lets all paid models together spend at most ``max_cost`` US dollars.
+        """Limits the costs of all paid models together to ``max_cost`` US dollars.
 
         Raises:
-            ConfigError: No model is behind an API, a price is unknown, or a model has a limit
-                already.
+            ConfigError: No model is used through an API, a price is unknown, or a model already has
+                a cost limit.
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
@@ -141,9 +142,9 @@ class _Call(Generic[J]):
     """The requests of one round to one model.
 
     Attributes:
-        model: The model that answers.
-        jobs: The jobs that ask, one for each request.
-        requests: The question of each job.
+        model: The model to ask.
+        jobs: The job of each request.
+        requests: One request for each of ``jobs``.
         finished: Set after the last answer, or after an error.
         error: The exception of the thread that sends the requests, or None.
     """
@@ -158,7 +159,7 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Sends the requests to a server, in a new thread.
+        """Starts a thread that sends the requests to a server.
 
         Args:
             receive: Called with a job and its completion as soon as that arrives.
@@ -193,18 +194,20 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Runs jobs until none has a question left. Subclasses say what a job asks, and what an answer
-    changes.
+    """Asks language models on behalf of jobs, such as dialogues to translate, until all jobs are
+    finished.
+
+    Subclasses define what a job asks for, and what an answer changes.
 
     Attributes:
         journal: The file of all answers.
         agents: The language models.
-        max_cost: Limit in US dollars for all paid models together, or None.
+        max_cost: Cost limit in US dollars for all paid models together, or None.
         per_call: The number of requests sent to a local model at a time.
-        failures: The number of failed requests in a row that end a job's turn in this run.
-        active: Job id -> job, for the jobs with a question.
-        waiting: Job id -> reason of failure, for the jobs left to the next run.
-        usage: The tokens and costs that this run paid for.
+        failures: After this number of failed requests in a row, a job is postponed to the next run.
+        active: Job id -> job, for the jobs with a request in the next round.
+        waiting: Job id -> reason of failure, for the postponed jobs.
+        usage: The tokens and costs of this run, without answers from the cache.
         requests: The number of answers in this run that did not come from the cache.
         cached: The number of answers that came from the cache.
     """
@@ -234,12 +237,12 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin_job(self, id: str) -> J | None:
-        """Returns the job ``id`` in its first state. Returns None if this run has no open job of
-        this id."""
+        """Returns the job ``id`` as it is before its first answer, or None if this run has no
+        unfinished job with that id."""
 
     @abstractmethod
     def make_request(self, job: J) -> ChatRequest:
-        """Returns the request for the question of ``job``, with the same seed in each run."""
+        """Returns the next request of ``job``, with the same seed in each run."""
 
     @abstractmethod
     def apply_answer(self, job: J, answer: Answer) -> None:
@@ -247,7 +250,7 @@ class JobRunner(ABC, Generic[J]):
         ``active`` when it is finished."""
 
     def next_agent(self, job: J) -> str:
-        """Returns the name of the agent that answers the next question of ``job`` (default: the
+        """Returns the name of the agent that receives the next request of ``job`` (default: the
         first agent)."""
         return next(iter(self.agents.settings))
 
@@ -262,8 +265,8 @@ class JobRunner(ABC, Generic[J]):
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, is for a job of this run (default:
-        True). Other lines are ignored."""
+        """Returns whether ``answer``, a line of the journal, is for a job of this run. If not,
+        ``replay_journal`` skips the line."""
         return True
 
     def replay_journal(self) -> None:
@@ -271,7 +274,8 @@ class JobRunner(ABC, Generic[J]):
 
         Raises:
             DataError: A line is damaged. The error has its number.
-            MedalError: An answer does not fit this run.
+            MedalError: An answer is for an unknown job or for another step of its job, or the
+                journal has other settings.
         """
         self.journal.require_same_run()
         for answer in self.journal.read_records(parse_answer):
@@ -305,9 +309,9 @@ class JobRunner(ABC, Generic[J]):
             self.journal.sync()
 
     def _run_round(self, progress: Callable[[], None]) -> None:
-        """Sends the question of each active job to its model, and waits for the answers.
+        """Sends one request for each active job, and waits for the answers.
 
-        An error of one server is raised after the other servers have answered.
+        If a server fails, the error is raised after all servers have finished.
 
         Args:
             progress: Called after each answer.
@@ -360,8 +364,8 @@ class JobRunner(ABC, Generic[J]):
     def _receive(self, job: J, completion: Completion) -> None:
         """Counts ``completion``, writes it to the journal and applies it to ``job``.
 
-        A failed request is only counted. After ``failures`` in a row, the job is left to the next
-        run.
+        A failed request is only counted. After ``failures`` in a row, the job is postponed to the
+        next run.
 
         Raises:
             MedalError: An agent failed too often in a row.
@@ -393,19 +397,13 @@ class JobRunner(ABC, Generic[J]):
         # Half a surrogate pair has no UTF-8: neither the journal nor a server could take it.
         text = completion.text.encode("utf-8", "replace").decode("utf-8")
         cut = completion.finish == "length"
-        answer = Answer(
-            job.id,
-            job.stage,
-            text,
-            cut,
-            usage.to_record(),
-        )
+        answer = Answer(job.id, job.stage, text, cut, usage.to_record())
         self.journal.append([answer], sync=False)
         self._apply_to_job(answer)
         self.on_answer(job)
 
     def _apply_to_job(self, answer: Answer) -> None:
-        """Applies ``answer`` to its job. Raises MedalError if the job does not expect it."""
+        """Applies ``answer`` to its job. Raises MedalError if the job did not ask for it."""
         job = self.active.get(answer.id) or self.begin_job(answer.id)
         if job is None or job.stage != answer.stage:
             expected = "another job" if job is None else f"stage {job.stage!r}"
@@ -428,7 +426,7 @@ class JobRunner(ABC, Generic[J]):
 
 
 def path_beside(out: Path, name: str) -> Path:
-    """Returns the path of a file beside ``out``: ``x.answers.jsonl`` if ``out`` is ``x.jsonl`` (or
-    ``x.jsonl.gz``, ``x.yaml``) and ``name`` is ``answers``."""
+    """Returns the path of the JSONL file ``name`` that accompanies the file ``out``: for
+    ``x.jsonl`` (or ``x.jsonl.gz``, ``x.yaml``) and ``answers``, it is ``x.answers.jsonl``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

@@ -53,14 +53,15 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns ``row`` with the labels, the comments and the judge's name of ``judgement``.
+    """Returns ``row`` labelled with the scores of ``judgement``, and with its comments and judge
+    name.
 
-    Earlier labels move to ``extra["earlier_labels"]``, and ``extra["label_failure"]`` says why
-    labels are missing. If no dimension has a score, the earlier labels stay.
+    Earlier labels move to ``extra["earlier_labels"]``. If the judge gave no score, they stay, and
+    ``extra["label_failure"]`` has the reason.
 
     Args:
-        dimensions: The dimensions to label. One without any score gets no label.
-        repeats: The number of values in a label, one for each answer of the judge.
+        dimensions: The dimensions to label. A dimension without a score gets no label.
+        repeats: How often the judge was asked. With 2 or more, a label has one value per repeat.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
     scales = {}
@@ -83,16 +84,11 @@ def with_labels(
     extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
     if judgement.failure is not None:
         extra[FAILURE] = judgement.failure
-    return replace(
-        row,
-        labels=labels,
-        scales=scales,
-        aggregated=False,
-        extra=extra,
-    )
+    return replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)
 
 
 def _comments(judgement: Judgement) -> dict[str, str]:
+    """Returns the judge's comments in ``judgement``, by dimension."""
     comments = {}
     for name, details in judgement.details.items():
         if comment := details.get("comment"):
@@ -101,8 +97,10 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns ``{"earlier_labels": [...]}`` for ``row.extra``, with the current labels of ``row``
-    at the end, or an empty mapping if ``row`` has no labels."""
+    """Returns the field ``earlier_labels`` for ``row.extra``, as ``{"earlier_labels": [...]}``.
+
+    The current labels of ``row`` are at the end of the list. If there are none, the mapping is
+    empty."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -112,18 +110,15 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """Returns the names of the faults that ``check`` found in the simulated user, in the rubric's
-    order. A fault counts if its score is at least 0.5."""
+    """Returns the names of the faults that ``check``, a judgement of the simulated user, found
+    (score 0.5 or more), such as ``("role_confusion",)``."""
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with a judgement of its simulated user in ``extra``.
+    """Returns ``row`` with the judgement ``check`` of its simulated user in ``extra``.
 
-    Args:
-        check: The judgement. Stored as ``malformed`` if it found a fault, otherwise as
-            ``user_check``.
-    """
+    The key is ``malformed`` if the judge found a fault, otherwise ``user_check``."""
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -147,7 +142,8 @@ def require_labellable(
         need_lang: Whether each row needs a language.
 
     Raises:
-        MedalError: A row has level ``turn``, has labels already, or lacks a needed language.
+        MedalError: A row is about one turn, not a dialogue, has labels already, or lacks a needed
+            language.
     """
     count = with_labels = 0
     for row in rows:
@@ -182,22 +178,24 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[LabelCounts, ScoreReport]:
-    """Labels the dialogues in ``file`` with ``judge``, and writes the results to the folder
-    ``out``.
+    """Labels the dialogues in ``file`` with ``judge``, and writes them to the folder ``out``,
+    sorted into labelled.jsonl, malformed.jsonl and unlabelled.jsonl.
 
     Args:
-        judge: None if only users are checked. Rows then keep their labels.
-        user_judge: Finds malformed simulated users, whose dialogues get no label. None skips this.
-        min_coverage: The minimum share of users with a verdict, on [0, 1].
+        judge: Judges the dialogues. With None, only the simulated users are checked, and dialogues
+            keep their labels.
+        user_judge: Finds malformed simulated users, whose dialogues get no label. With None, users
+            are not checked.
+        min_coverage: The minimum fraction of users that ``user_judge`` must judge, on [0, 1].
         overwrite: Whether to discard the judgements of an earlier run.
-        retry_failed: Whether to ask again about rows that failed in an earlier run.
+        retry_failed: Whether to ask again about dialogues that failed in an earlier run.
         reading: How to read ``file``.
 
     Returns:
         The counts, and the report of ``judge`` (of ``user_judge`` if that is the only judge).
 
     Raises:
-        CoverageError: Too few users have a verdict.
+        CoverageError: ``user_judge`` judged too few users.
         MedalError: ``file`` was changed during the run.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
@@ -252,11 +250,12 @@ def write_and_count_rows(
     folder: Path,
     summary: LabelCounts,
 ) -> None:
-    """Writes each of ``rows`` to labelled.jsonl, malformed.jsonl or unlabelled.jsonl in ``folder``.
+    """Writes each of ``rows`` to malformed.jsonl (faulty simulated user), labelled.jsonl or
+    unlabelled.jsonl in ``folder``.
 
     Args:
-        checks: Row id -> judgement of the user. None if users were not checked.
-        judgements: Row id -> judgement of the dialogue. None keeps the labels of ``rows``.
+        checks: Row id -> judgement of the simulated user. None if users were not checked.
+        judgements: Row id -> judgement of the dialogue. With None, rows keep their labels.
         summary: The counts to update.
 
     Raises:
@@ -290,13 +289,13 @@ def write_and_count_rows(
 
 
 def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns a figure of the shares of malformed simulated users (MEDAL, Figure 7).
+    """Returns a bar chart of the rates of malformed simulated users (MEDAL, Figure 7).
 
     It has a panel for all faults and one for each fault. A panel has a bar with Wilson's interval
     for each language and user model.
 
     Args:
-        users: The entries of ``users`` in report.json.
+        users: The list ``users`` of report.json.
     """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
@@ -313,6 +312,8 @@ def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
 def _judgement_of(
     row: LabelledDialogue, judgements: Mapping[str, Judgement]
 ) -> Judgement:
+    """Returns the judgement of ``row`` from ``judgements`` (by row id). Raises MedalError if it is
+    missing."""
     judgement = judgements.get(row.id)
     if judgement is None:
         raise MedalError(
@@ -323,15 +324,17 @@ def _judgement_of(
 
 
 class LabelCounts:
-    """Counts of a labelling run.
+    """Counts of a labelling run, for report.json.
 
     Attributes:
         dimensions: The dimensions that the judge labels.
-        repeats: The number of answers on each dimension.
-        kinds: Kind of row (``labelled``, ``malformed``, ``unlabelled``) -> number of rows.
+        repeats: How often the judge was asked about each dialogue.
+        kinds: Output file (``labelled``, ``malformed`` or ``unlabelled``) -> number of rows.
         failures: Reason -> number of failed judgements.
-        users: One entry for each checked user: language, model, ``checked``, ``malformed``, faults.
-        deviations: Dimension -> standard deviation (n - 1) of each dialogue's repeated answers.
+        users: One mapping for each judged user: ``{"lang": "en", "user": NAME, "checked": 1,
+            "malformed": 1, "role_confusion": 1}``. A count is 0 or 1.
+        deviations: Dimension -> for each dialogue, the standard deviation of the scores over
+            repeats (n - 1).
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -343,7 +346,7 @@ class LabelCounts:
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
-        """Counts ``check``, the verdict on the user of ``row``."""
+        """Counts ``check``, the judgement of the simulated user of ``row``."""
         reasons = malformed_reasons(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
@@ -354,8 +357,8 @@ class LabelCounts:
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_judgement(self, judgement: Judgement) -> None:
-        """Counts ``judgement`` if it failed, and adds the standard deviations of its repeated
-        answers."""
+        """Counts ``judgement`` if it failed, and adds the standard deviations of its scores over
+        repeats."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         for name, details in judgement.details.items():
@@ -367,8 +370,8 @@ class LabelCounts:
     def to_record(self) -> dict[str, Any]:
         """Returns the counts as a JSON object for report.json.
 
-        With repeats, ``std_over_repeats`` has the mean standard deviation of each dimension, the
-        smallest first (MEDAL, Table 3)."""
+        With repeats, ``std_over_repeats`` has the mean standard deviation of each dimension, in
+        ascending order (MEDAL, Table 3)."""
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
@@ -389,8 +392,8 @@ class LabelCounts:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields the tables that have rows: standard deviations over repeats (MEDAL, Table 3), and
-        malformed users by language and user model (Figure 7)."""
+        """Yields the tables to print: standard deviations over repeats (MEDAL, Table 3), and
+        malformed users by language and user model (Figure 7). A table without rows is left out."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

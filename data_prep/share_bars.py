@@ -10,10 +10,11 @@ from medal_judges.stats.intervals import Estimate
 
 
 def share_panel(title: str, shares: Mapping[str, Estimate]) -> Intervals:
-    """Returns a panel called ``title`` with a bar in percent for each share.
+    """Returns a panel of a figure, called ``title``, with one bar in percent for each of
+    ``shares``.
 
     Args:
-        shares: Name -> share on [0, 1] with its interval.
+        shares: Label of the bar -> proportion on [0, 1] with its interval.
     """
     estimates = [in_percent(share) for share in shares.values()]
     highest = [

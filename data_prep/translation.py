@@ -42,8 +42,8 @@ class TranslateConfig(Config):
 
     Attributes:
         llm: The model that translates.
-        tries: The maximum number of requests for one dialogue.
-        max_tokens: The maximum length of one answer, in tokens.
+        tries: The maximum number of attempts at one dialogue.
+        max_tokens: The maximum length of the translation of one dialogue, in tokens.
     """
 
     llm: LLMConfig
@@ -52,13 +52,14 @@ class TranslateConfig(Config):
 
 
 class UnusableError(ValueError):
-    """A model's answer is not a usable translation. The next request shows the message to the
-    model."""
+    """A model's answer is not a usable translation.
+
+    The message of the error says why. The next attempt shows it to the model."""
 
 
 def _parse_object(answer: str) -> dict[str, Any]:
-    """Returns the JSON object in ``answer``, without the model's thinking. Raises UnusableError if
-    the answer is not one object alone."""
+    """Returns the JSON object in ``answer``, ignoring the model's thinking. Raises UnusableError if
+    the rest of the answer is not exactly one object."""
     try:
         value = parse_json(without_thinking(answer))
     except ValueError:
@@ -72,21 +73,17 @@ class Translation:
     """The translation of one dialogue, finished or in progress.
 
     Attributes:
-        row: The original.
+        row: The original dialogue.
         lang: The language to translate into, such as ``de``.
-        row_id: The id of the translated row.
-        id: ``row_id`` and a hash of the original text.
-        turns: Key, such as ``1_user`` -> original turn.
+        row_id: The id of the translated dialogue, such as ``ID--in-de``.
+        id: The id in the journal: ``row_id`` and a hash of the original text.
+        turns: Key in the model's JSON answer, such as ``1_user`` -> original turn.
         texts: The translated text of each turn, None until an answer is usable.
         tries: The number of answers so far.
-        reason: Why the latest answer is not usable.
+        reason: Why the latest answer is not usable, or None.
     """
 
-    def __init__(
-        self,
-        row: LabelledDialogue,
-        lang: str,
-    ) -> None:
+    def __init__(self, row: LabelledDialogue, lang: str) -> None:
         self.row_id = f"{row.id}--in-{lang}"
         self.id = f"{self.row_id}:{row.dialogue.text_hash}"
         self.row = row
@@ -102,11 +99,12 @@ class Translation:
     def stage(self) -> str:
         return f"0:{self.tries}"
 
-    def read_texts(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the translated text of each turn in ``fields``, the JSON object of an answer.
+    def parse_texts(self, fields: Mapping[str, Any]) -> list[str]:
+        """Returns the translated text of each turn from ``fields``, the JSON object that a model
+        answered.
 
         Raises:
-            UnusableError: An entry is missing, unexpected or not a plausible translation.
+            UnusableError: A turn is missing, unexpected or not a plausible translation.
         """
         for key in self.turns:
             if key not in fields:
@@ -127,7 +125,8 @@ class Translation:
         return texts
 
     def _find_problem(self, original: str, text: str) -> str:
-        """Returns what is wrong with ``text`` as a translation of ``original``, or ""."""
+        """Returns why ``text`` is no plausible translation of ``original``, such as ``is empty``,
+        or ""."""
         if original.strip() and not text:
             return "is empty"
         if text and not original.strip():
@@ -144,11 +143,11 @@ class TranslationRunner(JobRunner[Translation]):
     """Asks one model for translations, and asks again after an unusable answer.
 
     Attributes:
-        config: The model, the number of tries and the answer length.
+        config: The settings.
         prompt: The prompt that asks for a translation.
-        jobs: Job id -> translation.
+        jobs: Id in the journal -> translation.
         earlier: The number of translations that earlier runs finished.
-        finished: The number of translations that need no more answers.
+        finished: The number of finished translations, including failed ones.
     """
 
     def __init__(
@@ -169,7 +168,8 @@ class TranslationRunner(JobRunner[Translation]):
 
     @property
     def signature_text(self) -> str:
-        """What made the translations, as text: the model, its decoding and the prompt."""
+        """What identifies the translator in saved translations: the names and hashes of the model,
+        the settings and the prompt."""
         llm = self.agents.get(self.config.llm.model)
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(
@@ -189,18 +189,20 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Sets the ``texts`` of each of ``translations``.
+        """Sets the field ``texts`` of each of ``translations``. It stays None if all attempts
+        failed.
 
-        All answers go to a journal beside the file ``out``, from which a second run continues.
-        ``out`` itself is not written.
+        The model's answers go to a journal beside the file ``out``, from which a second run
+        resumes. ``out`` is not written.
 
         Args:
+            out: The file meant for the translations.
             overwrite: Whether to discard the journal of an earlier run.
-            progress: Called with the number of finished translations.
+            progress: Called with the number of finished translations after each answer.
 
         Raises:
-            MedalError: Two translations share an id, or the journal is missing or of other
-                settings.
+            MedalError: Two dialogues have the same id, ``out`` exists without its journal, or the
+                journal is from a run with other settings.
         """
         self.made_by = self.signature_text
         run = {"translated_by": self.made_by}
@@ -253,7 +255,7 @@ class TranslationRunner(JobRunner[Translation]):
         job.tries += 1
         job.reason = None
         try:
-            job.texts = job.read_texts(_parse_object(answer.answer))
+            job.texts = job.parse_texts(_parse_object(answer.answer))
         except UnusableError as error:
             job.reason = str(error)
             if answer.cut:
@@ -263,7 +265,8 @@ class TranslationRunner(JobRunner[Translation]):
             self.finished += 1
 
     def make_request(self, job: Translation) -> ChatRequest:
-        """Returns the request for the next try at ``job``. Each try has another seed."""
+        """Returns the request for the next attempt at ``job``. Each attempt has a different
+        seed."""
         texts = {key: turn.content for key, turn in job.turns.items()}
         values = {
             "language": language(job.lang).name,
@@ -290,20 +293,21 @@ def write_translations(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Runs ``translations`` with ``runner``, and writes the translated rows to ``out``.
+    """Translates ``translations`` with ``runner``, and writes the translated dialogues to ``out``.
 
-    Translated rows have no labels. Failed translations are written to ``x.failed.jsonl`` beside
-    ``out`` (``x.jsonl``), with the reason.
+    They have no labels. If ``out`` is ``x.jsonl``, failed translations are written to
+    ``x.failed.jsonl`` with the reason.
 
     Args:
-        overwrite: Whether to discard the rows and answers of earlier runs.
-        progress: Called with the number of finished translations.
+        overwrite: Whether to discard the translations and the journal of earlier runs.
+        progress: Called with the number of finished translations after each answer.
 
     Returns:
-        The number of failures by reason.
+        Reason of failure -> number of failed translations.
 
     Raises:
-        MedalError: Two translations share an id, or the journal is missing or of other settings.
+        MedalError: Two dialogues have the same id, ``out`` exists without its journal, or the
+            journal is from a run with other settings.
     """
     runner.translate_all(translations, out, overwrite=overwrite, progress=progress)
     rows: list[LabelledDialogue] = []
@@ -346,10 +350,10 @@ def write_translations(
 
 
 def require_target_languages(languages: Sequence[str], source: str = "en") -> None:
-    """Checks the codes of the ``languages`` to translate into.
+    """Checks ``languages``, the codes of the languages to translate into.
 
     Raises:
-        ConfigError: A language is unknown, repeated or equal to ``source``, or there is none.
+        ConfigError: There is no language, or one is unknown, repeated or equal to ``source``.
     """
     for lang in languages:
         language(lang)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from shlex import quote
 
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import NO, YES, Answer
+from medal_judges.data_prep.annotation.questions import NO, YES, Annotation
 from medal_judges.data_prep.labelling import (
     ANNOTATORS,
     COMMENTS,
@@ -27,34 +27,35 @@ _WORDS = {
 }
 
 
-def screen_answers(
-    answers: Iterable[Answer], project: Project
-) -> tuple[list[Answer], list[str]]:
-    """Splits ``answers`` to ``project`` into valid ones and problems.
+def validate_annotations(
+    annotations: Iterable[Annotation], project: Project
+) -> tuple[list[Annotation], list[str]]:
+    """Returns the valid ones of ``annotations``, and messages about the invalid and missing ones.
 
-    Args:
-        answers: Left out if empty, if dialogue or annotator is wrong, or if an annotator gives two
-            different answers.
+    Invalid are an unknown dialogue or annotator, and different ratings of one dialogue by the same
+    annotator. Empty annotations are skipped.
 
     Returns:
-        The valid answers, with numbers as values (None for a bad value), and problem texts.
+        The valid annotations, with their ratings as numbers (None where a rating is invalid), and
+            one message for each problem.
     """
     problems: list[str] = []
-    valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
-    for answer in answers:
-        if problem := _find_key_problem(answer, project):
-            problems.append(f"{answer.where}: {problem}")
-        elif any(answer.values.values()):
+    valid: dict[tuple[str, str], list[Annotation]] = defaultdict(list)
+    for annotation in annotations:
+        if problem := _find_key_problem(annotation, project):
+            problems.append(f"{annotation.where}: {problem}")
+        elif any(annotation.values.values()):
             checked = replace(
-                answer, values=_parse_values(answer, project.dimensions, problems)
+                annotation,
+                values=_parse_values(annotation, project.dimensions, problems),
             )
-            valid[answer.key, answer.annotator].append(checked)
+            valid[annotation.key, annotation.annotator].append(checked)
     agreed = []
     for (key, annotator), repeated in valid.items():
-        if all(answer.values == repeated[0].values for answer in repeated):
+        if all(annotation.values == repeated[0].values for annotation in repeated):
             agreed.append(repeated[0])
             continue
-        where = " and ".join(answer.where for answer in repeated)
+        where = " and ".join(annotation.where for annotation in repeated)
         problem = f"{where}: {annotator!r} answered {key} {len(repeated)} times and not the same"
         problems.append(
             f"{problem}; keep one of them, or correct the name of the annotator"
@@ -65,12 +66,12 @@ def screen_answers(
 def _list_missing(
     project: Project, annotated: Collection[tuple[str, str]]
 ) -> list[str]:
-    """Returns one problem text for each annotator with dialogues left to annotate.
+    """Returns one message for each annotator of ``project`` who has not rated all their dialogues.
 
-    Without assignments, there is at most one text, for the whole project.
+    If no dialogue is assigned to anyone, there is at most one message, for the whole project.
 
     Args:
-        annotated: Finished (dialogue key, annotator) pairs.
+        annotated: Finished pairs of dialogue key and annotator name.
     """
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
@@ -85,39 +86,42 @@ def _list_missing(
     return problems
 
 
-def _find_key_problem(answer: Answer, project: Project) -> str | None:
-    """Returns what is wrong with the key or the annotator of ``answer``, or None."""
-    if answer.key not in project.rows:
+def _find_key_problem(annotation: Annotation, project: Project) -> str | None:
+    """Returns why the dialogue key or the annotator's name in ``annotation`` is invalid, or
+    None."""
+    if annotation.key not in project.rows:
         return (
-            f"field 'key': expected a key of this project, got {answer.key!r}; type the key of the "
-            "exported file"
+            f"field 'key': expected a key of this project, got {annotation.key!r}; type the key of "
+            "the exported file"
         )
-    if not answer.annotator:
+    if not annotation.annotator:
         return (
             "field 'annotator': expected the annotator's name, got nothing. Type a name"
         )
     assigned = project.assignments
-    if assigned and answer.annotator not in assigned:
+    if assigned and annotation.annotator not in assigned:
         return (
-            f"field 'annotator': expected one of {', '.join(assigned)}, got {answer.annotator!r}; "
-            f"type the name, or pass --name {quote(answer.annotator)}=NAME"
+            f"field 'annotator': expected one of {', '.join(assigned)}, got "
+            f"{annotation.annotator!r}; type the name, or pass "
+            f"--name {quote(annotation.annotator)}=NAME"
         )
-    if assigned and answer.key not in assigned[answer.annotator]:
-        return f"{answer.key} was not assigned to {answer.annotator!r}. Check the name"
+    if assigned and annotation.key not in assigned[annotation.annotator]:
+        return f"{annotation.key} was not assigned to {annotation.annotator!r}. Check the name"
     return None
 
 
 def _parse_values(
-    answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
+    annotation: Annotation, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the level that ``answer`` gives to each of ``dimensions``, None for a bad value.
+    """Returns the ratings in ``annotation`` as numbers, by dimension. An invalid rating is None.
 
     Args:
-        problems: Gets one text for each bad value.
+        dimensions: The dimensions of the project.
+        problems: Gets one message for each invalid rating.
     """
     values: dict[str, float | None] = {}
     for dimension in dimensions:
-        text = answer.values.get(dimension.name, "").strip()
+        text = annotation.values.get(dimension.name, "").strip()
         value = _parse_level(text, dimension)
         values[dimension.name] = value
         if value is None:
@@ -130,18 +134,19 @@ def _parse_values(
                 example = f"{', '.join(levels)} or {last}"
             got = repr(text) if text else "nothing"
             problem = f"field {dimension.name!r}: expected {expected}, got {got}; type {example}"
-            problems.append(f"{answer.where}: {problem}")
-    for name, text in answer.values.items():
+            problems.append(f"{annotation.where}: {problem}")
+    for name, text in annotation.values.items():
         if name not in values and text:
             problem = f"field {name!r}: expected one of {', '.join(sorted(values))}"
             problems.append(
-                f"{answer.where}: {problem}; rename the field or leave it empty"
+                f"{annotation.where}: {problem}; rename the field or leave it empty"
             )
     return values
 
 
 def _parse_level(text: str, dimension: Dimension) -> float | None:
-    """Returns the level of ``dimension`` that ``text`` names, or None."""
+    """Returns the rating ``text``, such as ``4`` or ``yes``, as a number on the scale of
+    ``dimension``. Returns None if the scale has no such value."""
     if dimension.kind == "binary" and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:  # ``4``, ``4.0`` and ``4,0`` are 4
@@ -153,20 +158,21 @@ def _parse_level(text: str, dimension: Dimension) -> float | None:
     return None
 
 
-def merge_answers(
-    answers: Iterable[Answer], project: Project
+def merge_annotations(
+    annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the annotated rows of ``project``, with ``answers`` as their labels.
+    """Yields the annotated dialogues of ``project``, labelled with ``annotations``.
 
-    A label has one value for each annotator of the row, in the order of ``extra["annotators"]``.
-    Earlier labels move to ``extra["earlier_labels"]``."""
-    by_key: dict[str, list[Answer]] = defaultdict(list)
-    for answer in answers:
-        by_key[answer.key].append(answer)
+    Each label has one rating per annotator of the dialogue, in the order of
+    ``extra["annotators"]``. Labels from before the annotation move to ``extra["earlier_labels"]``.
+    """
+    by_key: dict[str, list[Annotation]] = defaultdict(list)
+    for annotation in annotations:
+        by_key[annotation.key].append(annotation)
     names = list(project.assignments)
 
-    def rank(answer: Answer) -> tuple[int, str]:
-        name = answer.annotator
+    def rank(annotation: Annotation) -> tuple[int, str]:
+        name = annotation.annotator
         return names.index(name) if name in names else len(names), name
 
     for key, row in project.rows.items():
@@ -176,17 +182,17 @@ def merge_answers(
         extra = {**row.extra, **earlier_labels_field(row)}
         for name in (LABELS_BY, COMMENTS, FAILURE):
             extra.pop(name, None)
-        extra[ANNOTATORS] = [answer.annotator for answer in in_order]
+        extra[ANNOTATORS] = [annotation.annotator for annotation in in_order]
         comments = {}
-        for answer in in_order:
-            if texts := {name: text for name, text in answer.texts.items() if text}:
-                comments[answer.annotator] = texts
+        for annotation in in_order:
+            if texts := {name: text for name, text in annotation.texts.items() if text}:
+                comments[annotation.annotator] = texts
         if comments:
             extra["annotator_comments"] = comments
         labels = {}
         scales = {}
         for dimension in project.dimensions:
             name = dimension.name
-            labels[name] = tuple(answer.values[name] for answer in in_order)
+            labels[name] = tuple(annotation.values[name] for annotation in in_order)
             scales[name] = (dimension.low, dimension.high)
         yield replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)

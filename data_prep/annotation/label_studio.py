@@ -16,8 +16,8 @@ from medal_judges.data_prep.annotation.questions import (
     EMPTY,
     OTHER_TEXT,
     TEMPLATES,
+    Annotation,
     AnnotationQuestion,
-    Answer,
 )
 from medal_judges.errors import DataError, printable
 from medal_judges.records.labelled import LabelledDialogue
@@ -32,7 +32,8 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
     ``questions``, then two free texts.
 
     Args:
-        asks: ``other_text`` and ``comment`` -> question above the free text.
+        asks: Has the questions above the two free texts, as ``asks["other_text"]`` and
+            ``asks["comment"]``.
     """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
@@ -45,12 +46,12 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 def make_tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns one Label Studio task for each of ``rows``.
+    """Returns one Label Studio task for each dialogue in ``rows``, as in ``tasks.json``.
 
     A task has the turns, but no id, model, source or label, which could reveal the chatbot.
 
     Args:
-        rows: (key, row) pairs.
+        rows: Pairs of the key that annotators see and the dialogue.
         annotator: The person to whom the tasks are assigned, if any.
     """
     tasks = []
@@ -70,7 +71,7 @@ def make_tasks(
     return tasks
 
 
-def read_label_studio(path: Path) -> Iterator[Answer]:
+def read_label_studio(path: Path) -> Iterator[Annotation]:
     """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
     The annotator is the person to whom the task was assigned, otherwise the account that completed
@@ -91,14 +92,18 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
         )
     for number, task in enumerate(tasks, 1):
         try:
-            yield from _task_answers(task, f"{path}: task {task.get('id', number)}")
+            yield from _task_annotations(task, f"{path}: task {task.get('id', number)}")
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             problem = f"task {number} is not as Label Studio exports it: {error!r}"
             raise DataError(path, None, problem, hint=_EXPORT) from error
 
 
-def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
-    """Yields the finished annotations of ``task``. ``where`` names file and task in errors."""
+def _task_annotations(task: Mapping[str, Any], where: str) -> Iterator[Annotation]:
+    """Yields the finished annotations of ``task``, one task of a Label Studio export.
+
+    Args:
+        where: File and task, such as ``export.json: task 7``, for error messages.
+    """
     data = task["data"]
     for annotation in task["annotations"]:
         if annotation.get("was_cancelled"):
@@ -111,7 +116,7 @@ def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
         texts = {
             name: values.pop(name) for name in (OTHER_TEXT, COMMENT) if name in values
         }
-        yield Answer(
+        yield Annotation(
             where=f"{where}, annotation {annotation.get('id')}",
             key=str(data.get("key") or ""),
             annotator=str(
@@ -123,8 +128,11 @@ def _task_answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
 
 
 def _answer_text(value: Mapping[str, Any]) -> str:
-    """Returns the answer in ``value``, a result of Label Studio, as text. Raises ValueError if it
-    is not a choice, text, rating or number."""
+    """Returns the answer in ``value``, such as ``{"choices": ["yes"]}``, as text (``yes``).
+
+    Raises:
+        ValueError: The answer is not a choice, text, rating or number.
+    """
     kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
     if not kinds:
         raise ValueError(
@@ -137,8 +145,13 @@ def _answer_text(value: Mapping[str, Any]) -> str:
 
 
 def _account_name(completed_by: Any) -> str:
-    """Returns the name of the account ``completed_by``, an object or a number. It is empty for
-    None."""
+    """Returns the name of the Label Studio account ``completed_by``: an e-mail address or
+    ``account-NUMBER``.
+
+    Args:
+        completed_by: The account's number, or an object with ``email`` or ``id``. None gives an
+            empty name.
+    """
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     account = "" if completed_by is None else str(completed_by)

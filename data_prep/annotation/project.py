@@ -42,10 +42,11 @@ class Project:
     """Dialogues to annotate, and who annotates which.
 
     Attributes:
-        rows: Key, which replaces the id for annotators -> dialogue.
+        rows: Dialogue key -> dialogue. Annotators see the key (``d41b0c0ffee12``), not the id.
         dimensions: What the dialogues are rated on.
-        assignments: Annotator -> keys, in the order to work through. Empty: anybody may annotate.
-        seed: Seed of the random orders.
+        assignments: Annotator -> keys of their dialogues, in the order to work through. If the
+            mapping is empty, anybody may annotate any dialogue.
+        seed: Seed of the random assignment and orders.
     """
 
     rows: Mapping[str, LabelledDialogue]
@@ -55,13 +56,14 @@ class Project:
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the languages of each annotator, by name. An empty list means all languages.
+    """Returns the languages of each annotator, such as ``{"ana": ["en", "pt"], "ben": []}``. An
+    empty list means all languages.
 
     Args:
-        texts: Annotators, such as ``ana`` or ``ana:en,pt``.
+        texts: Annotators as typed, such as ``ana:en,pt`` or ``ben``.
 
     Raises:
-        ConfigError: A text has another form, or a name is repeated.
+        ConfigError: A text is malformed, or a name is repeated.
     """
     annotators: dict[str, list[str]] = {}
     for text in texts:
@@ -92,16 +94,16 @@ def assign_dialogues(
 ) -> dict[str, list[str]]:
     """Returns the dialogue keys of each annotator, in the order to work through them.
 
-    Everybody gets about the same number of dialogues, each in another order.
+    Everybody gets about the same number of dialogues, in a separate random order.
 
     Args:
         langs: Dialogue key -> language.
         annotators: Name -> languages that the annotator reads (empty: all).
         per_dialogue: The number of annotators for each dialogue.
-        seed: Breaks ties and determines the orders.
+        seed: Seed of the random assignment and orders.
 
     Raises:
-        ConfigError: Nobody reads a language.
+        ConfigError: No annotator reads the language of a dialogue.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
     for lang, names in readers.items():
@@ -130,8 +132,8 @@ def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
 
 
 def annotation_key(id: str) -> str:
-    """Returns the key that annotators see in place of the dialogue's ``id``, such as
-    ``d41b0c0ffee12``. It reveals nothing."""
+    """Returns the key that annotators see in place of the dialogue's ``id``: a hash such as
+    ``d41b0c0ffee12``, because the id may name the chatbot."""
     return f"d{content_hash(['annotation', id])}"
 
 
@@ -142,16 +144,18 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """Returns a project in which ``annotators`` rate ``rows`` on ``dimensions``.
+    """Returns a project in which ``annotators`` rate the dialogues ``rows`` on ``dimensions``.
 
     Args:
-        annotators: Texts such as ``ana`` or ``ana:en,pt``. Without them, nothing is assigned.
-        per_dialogue: The number of annotators for each row.
-        seed: Determines who gets which rows, and in which order.
+        annotators: Names, with or without languages, such as ``ana`` or ``ana:en,pt``. If there are
+            none, anybody may annotate any dialogue.
+        per_dialogue: The number of annotators for each dialogue.
+        seed: Seed of the random assignment and orders.
 
     Raises:
-        ConfigError: An annotator is malformed or gets no dialogue, or nobody reads a language.
-        MedalError: There are no rows, or a row has level ``turn``.
+        ConfigError: An annotator is malformed or gets no dialogue, or no annotator reads the
+            language of a dialogue.
+        MedalError: There are no dialogues, or a row labels one turn, not the whole dialogue.
     """
     if not rows:
         raise MedalError("the files hold no dialogue. Give files of chats")
@@ -176,6 +180,8 @@ def new_project(
 
 def _require_no_project(folder: Path) -> None:
     # The package is written first: rows without it are somebody's.
+    """Raises MedalError if ``folder`` has an annotation project, or a rows.jsonl of another
+    origin."""
     is_foreign = (folder / ROWS_FILE).exists() and not (folder / "package").exists()
     if is_foreign or (folder / PROJECT_FILE).exists():
         raise MedalError(
@@ -190,18 +196,19 @@ def write_project(
     folder: Path,
     forms: Sequence[Form],
 ) -> list[Path]:
-    """Writes ``project`` into ``folder``, and returns the files for annotators.
+    """Writes ``project`` into ``folder``, and returns the paths of the files for annotators.
 
-    These are in the subfolder ``package``, which names no chatbot, id or label. project.json and
-    rows.jsonl beside it are not for annotators.
+    Files for annotators are in the subfolder ``package`` and name no chatbot, id or label.
+    project.json and rows.jsonl in ``folder`` do, so annotators must not get them.
 
     Args:
         guidelines: The instructions for annotators.
-        forms: Kinds of files: ``label-studio``, ``xlsx`` or both.
+        forms: How annotators work: ``label-studio`` (tasks to import there), ``xlsx``
+            (spreadsheets) or both.
 
     Raises:
         MedalError: The folder already has a project.
-        ConfigError: The guidelines do not fit the dimensions.
+        ConfigError: The guidelines do not describe the levels of a dimension.
         MissingExtraError: ``xlsx`` needs openpyxl, which is not installed.
     """
     _require_no_project(folder)

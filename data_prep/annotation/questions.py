@@ -22,14 +22,15 @@ EMPTY = "[empty message]"
 
 
 class Criteria(Config):
-    """Instructions for annotators on one dimension.
+    """Instructions for annotators on one dimension: an issue (yes or no) or a rating.
 
     Attributes:
         title: The heading. By default the name of the dimension.
-        ask: The question. By default the one for all dimensions of this kind.
-        mark: For an issue, when to mark it.
-        leave: For an issue, when not to mark it.
-        grades: For a rating, what each level means, the lowest first.
+        ask: The question. By default ``binary`` (issues) or ``ordinal`` (ratings) of
+            ``Guidelines.asks``.
+        mark: Only for issues: when to answer yes.
+        leave: Only for issues: when to answer no.
+        grades: Only for ratings: what each level means, from the lowest to the highest.
     """
 
     title: str = ""
@@ -44,11 +45,12 @@ class Guidelines(Config):
 
     Attributes:
         title: The heading.
-        settings: Setting, such as ``open-domain`` -> first paragraph of the introduction.
-        intro: The other paragraphs of the introduction.
-        asks: The questions of issues (``binary``) and ratings (``ordinal``) without their own, and
-            of the two free texts (``comment``, ``other_text``).
-        dimensions: Dimension -> its criteria.
+        settings: Kind of chat, such as ``open-domain`` or ``support`` -> first paragraph of the
+            introduction.
+        intro: The further paragraphs of the introduction.
+        asks: Default questions: ``binary`` for issues, ``ordinal`` for ratings, ``other_text`` and
+            ``comment`` for the free texts.
+        dimensions: Name of a dimension, such as ``repetitive`` -> its criteria.
     """
 
     title: str
@@ -63,11 +65,13 @@ class AnnotationQuestion:
     """The question about one dimension that annotators see.
 
     Attributes:
+        dimension: The dimension: an issue (yes or no) or a rating.
         title: The heading.
         ask: The question.
-        mark: When to answer yes, for an issue.
-        leave: When to answer no, for an issue.
-        grades: What each level of a rating means. Empty if the guidelines do not say.
+        mark: When to answer yes. Empty for a rating.
+        leave: When to answer no. Empty for a rating.
+        grades: What each level of a rating means. Empty for an issue, or if the guidelines do not
+            say.
     """
 
     dimension: Dimension
@@ -83,14 +87,15 @@ class AnnotationQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The possible answers, in the order of ``dimension.levels``."""
+        """The possible answers, in the order of ``dimension.levels``, such as ``("no", "yes")``."""
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)
 
     @property
     def criteria(self) -> list[tuple[str, str]]:
-        """Pairs of an answer, such as ``3`` or ``yes if``, and when to give it."""
+        """When to give which answer, as pairs such as ``("3", "Acceptable.")`` or ``("yes if", "a
+        message insults somebody.")``."""
         if self.grades:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))
@@ -98,14 +103,15 @@ class AnnotationQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Annotation:
     """What one annotator entered about one dialogue.
 
     Attributes:
         where: The file and its row or task, for error messages.
-        key: The dialogue's key, which stands for its id.
+        key: The dialogue's key, such as ``d41b0c0ffee12``, which annotators see in place of its id.
         annotator: The name of the annotator.
-        values: Dimension -> text from the file. After ``screen_answers``, a number or None.
+        values: Dimension -> rating, as text such as ``"4"``. ``validate_annotations`` returns
+            numbers, and None for an invalid rating.
         texts: The free texts ``other_text`` and ``comment``.
     """
 
@@ -124,7 +130,8 @@ def load_guidelines(
 
     Args:
         name_or_path: A path, or the name of a file in configs/.
-        setting: Which first paragraph the introduction gets, such as ``open-domain``.
+        setting: The kind of chat that the introduction describes: ``open-domain``, ``support`` or
+            another key of ``settings`` in the file.
 
     Raises:
         ConfigError: The file is malformed or does not describe ``setting``.
@@ -146,7 +153,7 @@ def dimensions_to_ask(
     """Returns the dimensions of ``rubric`` that annotators rate.
 
     Args:
-        human_likeness: Whether to add the ratings of the simulated user (MEDAL, section 3.5).
+        human_likeness: Whether to add how human the simulated user sounds (MEDAL, section 3.5).
 
     Raises:
         ConfigError: A dimension is continuous, but annotators choose among levels.

@@ -13,8 +13,8 @@ from medal_judges.data_prep.annotation.questions import (
     COMMENT,
     EMPTY,
     OTHER_TEXT,
+    Annotation,
     AnnotationQuestion,
-    Answer,
 )
 from medal_judges.errors import FORMULA, DataError, MissingExtraError
 from medal_judges.reading.containers import read_workbook_rows
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def answer_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the column names of the sheet for answers to ``questions``."""
+    """Returns the column names of the sheet in which annotators answer ``questions``."""
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -42,11 +42,11 @@ def write_xlsx(
 ) -> Path:
     """Writes a workbook for ``annotator`` to ``path``, and returns ``path``.
 
-    It has three sheets: ``answers`` (a line for each dialogue), ``dialogues`` (a line for each
-    turn) and ``questions``.
+    It has three sheets: ``answers`` (a line for each dialogue, to fill in), ``dialogues`` (a line
+    for each turn) and ``questions``.
 
     Args:
-        rows: (key, row) pairs. The key replaces the id of the row.
+        rows: Pairs of the key that annotators see and the dialogue.
         questions: One for each dimension.
 
     Raises:
@@ -89,7 +89,8 @@ def write_xlsx(
 
 
 def _format_text_cells(sheet: Any) -> None:
-    """Marks all texts of ``sheet``, so that Excel takes none for a formula. Wraps long texts."""
+    """Formats the text cells of ``sheet``: Excel shows them as text, never as a formula, and wraps
+    them."""
     from openpyxl.styles import Alignment
 
     for cells in sheet.iter_rows():
@@ -100,11 +101,11 @@ def _format_text_cells(sheet: Any) -> None:
                 cell.alignment = Alignment(wrap_text=True, vertical="top")
 
 
-def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
-    """Yields the answer in each filled row of the workbook ``path``.
+def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotation]:
+    """Yields the annotation in each filled row of the workbook ``path``.
 
     Args:
-        dimensions: Names of the columns to read as answers.
+        dimensions: Names of the columns with ratings.
 
     Raises:
         DataError: The file is not a workbook or lacks a column.
@@ -129,7 +130,9 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
         if row.get(KEY) or any(values.values()):
             free = {name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row}
             where = f"{path}: row {number}"
-            yield Answer(where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free)
+            yield Annotation(
+                where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free
+            )
     if not head:
         raise DataError(
             path, None, "the sheet is empty. Give the sheet that an annotator filled"
@@ -137,8 +140,8 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
 
 
 def _read_answer_rows(path: Path) -> list[tuple[int, list[object]]]:
-    """Returns (number, cells) for each row of the sheet ``answers``, or of the first sheet if there
-    is none."""
+    """Returns (row number, cell values) for each row of the sheet ``answers``. Without a sheet of
+    this name, the first sheet is read."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
         for title, number, cells in read_workbook_rows(str(path), file):

@@ -44,8 +44,8 @@ class ForeignLanguageFilter:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns why ``row`` is left out: a keyword, and the comment with it. Returns None if it
-        is kept."""
+        """Returns the keyword and the comment that show a foreign language in ``row``, or None if
+        no comment does."""
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
@@ -61,10 +61,11 @@ class ForeignLanguageFilter:
     def find_keyword(self, comment: str, lang: str) -> str | None:
         """Returns the first keyword for a foreign language in ``comment``, or None.
 
-        A keyword does not count shortly after a negation, or in a clause about the user alone.
+        A keyword does not count within three words after a negation, or in a clause that names the
+        user but not the chatbot.
 
         Args:
-            lang: The language of the dialogue, whose own name is not a keyword.
+            lang: The language of the dialogue, whose name is not a keyword.
         """
         keywords = self.keywords
         for pattern in self._patterns(lang):
@@ -80,8 +81,11 @@ class ForeignLanguageFilter:
         return None
 
     def _compile_patterns(self, lang: str) -> list[re.Pattern[str]]:
-        """Returns patterns of the phrases that mean a foreign language, and of the names of all
-        languages except ``lang`` (none if it is unknown)."""
+        """Returns regular expressions for the keywords of a foreign language in a dialogue in
+        ``lang``.
+
+        Names of languages are keywords too, except that of ``lang``. If ``lang`` is unknown, no
+        name is."""
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -90,17 +94,18 @@ class ForeignLanguageFilter:
                 if code != base_language(lang):
                     foreign += names
             for text in keywords["named"]:
-                text = text.replace("{foreign}", rf"\b{_alternatives(foreign)}\b")
+                text = text.replace("{foreign}", rf"\b{_any_word_pattern(foreign)}\b")
                 texts.append(
                     text.replace(
-                        "{topic}", rf"[ -]{_alternatives(keywords['topics'])}\b"
+                        "{topic}", rf"[ -]{_any_word_pattern(keywords['topics'])}\b"
                     )
                 )
         return [re.compile(text, re.IGNORECASE) for text in texts]
 
 
-def _alternatives(words: Iterable[str]) -> str:
-    """Returns a pattern that matches each of ``words``. Without words it never matches."""
+def _any_word_pattern(words: Iterable[str]) -> str:
+    """Returns a regular expression that matches each of ``words``. Without words it never
+    matches."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
 
 
@@ -142,12 +147,12 @@ class Candidate:
     Attributes:
         id: The id of the dialogue.
         lang: Its language.
-        group: The seed context or conversation that it belongs to.
-        user: The user model.
-        chatbot: The chatbot.
-        categories: The issues in the rubric's order, or only ``clean``. Without a category (only
-            ``other``, or missing labels), the dialogue is never selected.
-        level: The overall score, rounded to a level of its scale, or None.
+        group: The seed context or conversation that the dialogue belongs to.
+        user: The name of the user model.
+        chatbot: The name of the chatbot.
+        categories: Names of the issues in the dialogue, such as ``("unsafe", "repetitive")``, or
+            ``("clean",)``. A dialogue with no category is never selected.
+        level: The overall score, rounded to a whole number, or None.
     """
 
     id: str
@@ -166,11 +171,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """The labels that a selection reads.
+    """Decides from its labels in which categories a dialogue is: ``clean`` or one for each issue.
 
     Attributes:
-        issues: The issues to balance.
-        faults: Further issues (``other``). They make a dialogue not clean, but are not balanced.
+        issues: Names of the issues that are categories, such as ``unsafe``.
+        faults: Names of further issues (``other``). A dialogue with one is not clean, but there is
+            no category for it.
         overall: The dimension of the overall score.
     """
 
@@ -184,15 +190,17 @@ class LabelRules:
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns the dimensions in ``issues`` and ``overall`` without a label in ``row``."""
+        """Returns the names of the dimensions in ``issues`` and ``overall`` for which ``row`` has
+        no label."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
     def to_candidate(self, row: LabelledDialogue) -> Candidate:
-        """Returns ``row`` as a candidate.
+        """Returns the labelled dialogue ``row`` as a candidate, with its categories and overall
+        score.
 
-        It has an issue if at least half of the answers say so. Its level is the mean overall score,
-        rounded, and down if halfway between two."""
+        An issue counts if at least half of the raters (or repeats of a judge) found it. The overall
+        score is their rounded mean: 3.5 becomes 3."""
         present = []
         for name in (*self.issues, *self.faults):
             answers = _given_values(row, name)
@@ -220,8 +228,8 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
 
 
 def load_label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules for a selection by the issues and the overall score of ``rubric``. Raises
-    ConfigError if the rubric has no ``overall``."""
+    """Returns the rules for categories from the issues of ``rubric``. Raises ConfigError if the
+    rubric has no dimension ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(
@@ -233,7 +241,7 @@ def load_label_rules(rubric: str = "medal") -> LabelRules:
 
 
 def hash_to_fraction(seed: int, key: str) -> float:
-    """Returns a number in [0, 1) that depends only on ``seed`` and ``key``."""
+    """Returns a pseudo-random number in [0, 1) that depends only on ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
@@ -244,15 +252,17 @@ def read_candidates(
     foreign: ForeignLanguageFilter | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Reads the files of ``options`` in the languages ``options.lang``.
+    """Reads ``options.files``, and returns the dialogues that may be selected and those left out.
 
     Args:
-        rules: Turns labels into candidates.
-        foreign: Finds answers in a foreign language. None keeps them.
-        report: Counts malformed lines.
+        options: Names the files and the languages to read.
+        rules: Decides the categories of a dialogue.
+        foreign: Finds chatbot replies in a foreign language. None keeps such dialogues.
+        report: Gets the counts of dialogues and malformed lines.
 
     Returns:
-        The candidates, and a record (line of left_out.jsonl) for each row that is left out.
+        The candidates, and a line of left_out.jsonl (such as ``{"id": ..., "reason":
+            "missing_label"}``) for each dialogue left out.
 
     Raises:
         DataError: Two rows have the same id, or there is no candidate.

@@ -33,11 +33,11 @@ class Curation:
 
     Attributes:
         options: The options of ``medal curate``.
-        facts: The settings and hashes that identify the selection.
-        left_out: The records of left_out.jsonl.
+        facts: What identifies the selection, such as ``{"seed": "0", "pool": HASH}``.
+        left_out: The lines of left_out.jsonl: dialogues that could not be selected, and why.
         selections: Language -> selected dialogues.
-        counts: The number of dialogues with a value, as columns ``lang``, ``factor`` (categories,
-            level, chatbot, user), ``value``, ``pool`` and ``selected``.
+        counts: How many dialogues have a value (``factor`` ``chatbot``, ``value`` ``aya-8b``):
+            columns ``lang``, ``factor``, ``value``, ``pool`` (all candidates) and ``selected``.
     """
 
     options: CurateOptions
@@ -59,10 +59,10 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     """Selects dialogues for annotation by ``options``, separately for each language.
 
     Args:
-        reading: Counts malformed lines.
+        reading: Gets the counts of dialogues and malformed lines.
 
     Raises:
-        ConfigError: The rubric has no ``overall``.
+        ConfigError: The rubric has no dimension ``overall``.
         DataError: Two rows have the same id, or there is no candidate.
     """
     rules = load_label_rules(options.rubric)
@@ -96,6 +96,8 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
 
 
 def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
+    """Returns how many of ``candidates`` have each value of the field ``factor``, such as
+    ``chatbot``."""
     counts: Counter[str] = Counter()
     for candidate in candidates:
         value = getattr(candidate, factor)
@@ -107,11 +109,12 @@ def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 
 
 def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Reads the selected rows of ``curation`` from its files.
+    """Reads the selected dialogues of ``curation`` from its files.
 
     Returns:
-        The rows by language and rank. ``extra["curation"]`` has ``rank``, ``weight`` and ``pool``
-            (the number of candidates in the language).
+        The dialogues, sorted by language and order of selection. ``extra["curation"]`` has ``rank``
+            (1: selected first), ``weight`` (the number of candidates that the dialogue represents)
+            and ``pool`` (the number of candidates in the language).
     """
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}
@@ -130,8 +133,8 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns a table of the sizes in ``curation``, with a row for each language: candidates,
-    selected dialogues, their contexts, and the effective sample size."""
+    """Returns a table of the sizes in ``curation``, with a row for each language: the numbers of
+    candidates, selected dialogues and distinct seed contexts, and the effective sample size."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -149,7 +152,7 @@ def size_table(curation: Curation) -> Table:
 
 
 def describe_left_out(curation: Curation) -> list[str]:
-    """Returns texts to print: how many dialogues ``curation`` left out, by language and reason."""
+    """Returns lines to print: how many dialogues ``curation`` left out, by language and reason."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

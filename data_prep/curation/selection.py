@@ -51,7 +51,7 @@ _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A selected dialogue. ``weight`` is the number of dialogues in its language that it
+    """A selected dialogue. ``weight`` is the number of candidates in its language that it
     represents."""
 
     candidate: Candidate
@@ -65,12 +65,13 @@ def select_balanced(
     *,
     seed: int = 0,
 ) -> list[Selected]:
-    """Selects ``n`` dialogues of ``pool``, fewer if fewer have a category.
+    """Selects ``n`` dialogues so that issues, overall scores, chatbots and users are balanced.
 
     A smaller ``n`` selects the beginning of the same sequence.
 
     Args:
         pool: The candidates of one language, in any order.
+        n: The number of dialogues. Fewer are selected if fewer candidates have a category.
         rules: Names the issues to balance.
         seed: Breaks ties.
 
@@ -87,19 +88,20 @@ def select_balanced(
 
 
 class _BalancedSelection:
-    """A balanced selection in progress. Dialogues are numbered by their place in ``pool``.
+    """A balanced selection in progress. Dialogues are named by their index in ``pool``.
 
     Attributes:
         pool: The candidates.
+        rules: Decides the categories of a dialogue.
         categories: ``clean`` and the names of the issues.
         chosen: The selected dialogues, in order.
-        is_free: Whether each dialogue can still be chosen, [dialogues].
-        has: Whether a dialogue has a category, [dialogues, categories].
-        category_counts: The number of chosen dialogues in each category.
-        factors: ``level``, ``chatbot`` and ``user`` -> value number of each dialogue, and count of
-            each value among the chosen.
-        groups: The number of each dialogue's seed context or conversation.
-        group_counts: How often each group was chosen.
+        is_free: Whether each dialogue can still be selected, [dialogues].
+        has: Whether each dialogue has each category, [dialogues, categories].
+        category_counts: The number of selected dialogues in each category, [categories].
+        factors: ``level`` (overall score), ``chatbot`` or ``user`` -> the index of each dialogue's
+            value, [dialogues], and the number of selected dialogues with each value, [values].
+        groups: The index of each dialogue's seed context or conversation, [dialogues].
+        group_counts: The number of selected dialogues in each of ``groups``.
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
@@ -122,14 +124,15 @@ class _BalancedSelection:
         """Numbers the distinct values that the candidates have in the field ``name``.
 
         Returns:
-            The value number of each dialogue [dialogues], and a zero for each value [values].
+            The index of each dialogue's value, [dialogues], and zeros to count selected dialogues
+                by value, [values].
         """
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
     def choose(self, row: int) -> None:
-        """Adds dialogue number ``row`` to the selection, and updates the counts."""
+        """Adds the dialogue with the index ``row`` to the selection, and updates the counts."""
         self.chosen.append(self.pool[row])
         self.is_free[row] = False
         self.category_counts += self.has[row]
@@ -138,8 +141,10 @@ class _BalancedSelection:
             counts[value_of[row]] += 1
 
     def choose_for_each_pair(self, n: int, seed: int) -> None:
-        """Chooses for each pair of user and chatbot a clean dialogue with the highest overall
-        level.
+        """Selects one dialogue for each pair of user and chatbot: without issues, and with the best
+        possible overall score.
+
+        Pairs without such a dialogue are skipped.
 
         Args:
             n: The maximum number of dialogues.
@@ -167,10 +172,12 @@ class _BalancedSelection:
                 self.choose(rows[int(np.argmin(is_repeated))])
 
     def balance_categories(self, n: int, seed: int) -> None:
-        """Chooses dialogues of the category with the fewest chosen, the cheapest first.
+        """Adds dialogues until ``n`` are selected, each from the category with the fewest so far.
+
+        Within a category, the dialogue that unbalances the selection least is taken.
 
         Args:
-            n: The number of dialogues at the end.
+            n: The total number of dialogues, including the earlier ones.
             seed: Breaks ties between categories.
         """
         rank = [hash_to_fraction(seed, name) for name in self.categories]
@@ -190,8 +197,8 @@ class _BalancedSelection:
         """Returns how much each dialogue would unbalance the selection, [rows].
 
         Args:
-            rows: Numbers of dialogues.
-            category: The category for which one is chosen. It adds no cost.
+            rows: Indices of dialogues.
+            category: Index of the category to fill, which adds no cost.
         """
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
@@ -205,14 +212,15 @@ class _BalancedSelection:
 
 
 def _relative_counts(counts: Array) -> Array:
+    """Returns ``counts`` divided by their mean, or by 1 if that is larger."""
     return counts / max(1.0, float(counts.mean()))
 
 
 def poststratification_weights(
     pool: Sequence[Candidate], chosen: Sequence[Candidate]
 ) -> list[float]:
-    """Returns for each of ``chosen`` how many dialogues of ``pool`` it represents. The sum is the
-    size of the pool."""
+    """Returns for each of ``chosen`` how many dialogues of ``pool`` it represents. The sum of these
+    weights is the size of the pool."""
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

@@ -75,15 +75,16 @@ class Decoding(Config):
     """How one kind of message is sampled.
 
     Attributes:
-        prompt: The name or path of a prompt file, or a mapping with its content.
+        prompt: The name or path of a prompt file, such as ``user_first``, or a mapping with its
+            content.
         temperature: The sampling temperature.
         top_p: Sample only from the most likely tokens with this total probability.
-        presence_penalty: Makes tokens that occurred less likely.
-        frequency_penalty: Makes tokens less likely the more often they occurred.
-        max_tokens: The maximum length of an answer, in tokens.
-        tries: The maximum number of attempts at a user message that the user judge rejects.
-        enforce: Whether to force a JSON verdict, for user judges that do not answer "Yes." or
-            "No.".
+        presence_penalty: Lowers the probability of tokens that already occurred.
+        frequency_penalty: Lowers the probability of a token with each time that it occurred.
+        max_tokens: The maximum length of a message, in tokens.
+        tries: The maximum number of attempts at a message of the simulated user.
+        enforce: Whether the user judge must answer with a JSON object, for models that do not
+            answer "Yes." or "No." by themselves.
     """
 
     prompt: str | Prompt
@@ -107,12 +108,14 @@ class GenerateConfig(Config):
     answers the same message.
 
     Attributes:
-        name: The name of the run.
+        name: The name of the run, such as ``medal``, for readers of the file.
         out: The folder to write.
         seed: Determines the seed contexts and the seeds of requests.
         languages: The languages of the dialogues, such as ``en``.
-        contexts: What simulated users are told about themselves.
-        users: Name -> model that plays a user.
+        contexts: The seed contexts (what simulated users are told about themselves): how many, and
+            from which files.
+        users: Name -> model that plays a user, such as ``gemma: {backend: openai, model:
+            ORG/NAME}``.
         user_judge: The model that accepts or rejects user messages.
         chatbots: Name -> model that answers the users.
         first_turn: How first user messages are sampled.
@@ -120,9 +123,9 @@ class GenerateConfig(Config):
         check: How verdicts of the user judge are sampled.
         reply: How replies of chatbots are sampled.
         max_turns: The maximum number of messages in a dialogue, of both sides.
-        at_once: The number of dialogues in progress at a time. Fewer need less memory.
-        per_call: The number of requests sent to a local model at a time. A killed run loses at most
-            these.
+        at_once: The number of dialogues in progress at a time. Lower it to need less memory.
+        per_call: The number of requests sent to a local model at a time. If the run is killed, at
+            most their answers are lost.
     """
 
     name: str
@@ -166,8 +169,12 @@ class GenerateConfig(Config):
     def agent_models(
         self, speaking: Sequence[str] | None = None
     ) -> dict[str, LLMConfig]:
-        """Returns the model of each agent, by agent name: ``judge``, ``user:NAME`` or
-        ``chatbot:NAME``. ``speaking`` names the chatbots to include (default: all)."""
+        """Returns agent name -> model, with the agents ``judge``, ``user:NAME`` and
+        ``chatbot:NAME``.
+
+        Args:
+            speaking: Names of the chatbots to include (default: all).
+        """
         llms = {f"user:{name}": llm for name, llm in self.users.items()}
         llms["judge"] = self.user_judge
         for name in self.select_chatbots() if speaking is None else speaking:
@@ -184,17 +191,18 @@ class GenerateConfig(Config):
 
 
 def parse_utterance(answer: str) -> tuple[str, bool]:
-    """Returns the message in ``answer``, a user agent's, and whether it ends the dialogue.
+    """Returns the message in ``answer``, which a user model wrote, and whether it ends the
+    dialogue.
 
-    The message lacks END_OF_DIALOGUE, a label such as ``user:`` and quotation marks around it."""
+    END_OF_DIALOGUE, quotation marks and a label such as ``user:`` are removed from the message."""
 
-    text = _unwrap(without_thinking(answer))
+    text = _strip_label_and_quotes(without_thinking(answer))
     if _END.search(text) is None:
         return text, False
-    return _unwrap(_END.sub(" ", text).strip()), True
+    return _strip_label_and_quotes(_END.sub(" ", text).strip()), True
 
 
-def _unwrap(text: str) -> str:
+def _strip_label_and_quotes(text: str) -> str:
     """Returns ``text`` without a label such as ``user:`` and quotation marks around it."""
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
@@ -203,13 +211,14 @@ def _unwrap(text: str) -> str:
 
 
 def parse_verdict(answer: str) -> tuple[bool | None, str]:
-    """Reads ``answer``, the user judge's verdict on a message.
+    """Returns the user judge's verdict in ``answer``, and its reason.
 
     Args:
         answer: ``Yes.``, ``No. REASON``, or a JSON object with ``verdict`` and ``reason``.
 
     Returns:
-        True (accepted), False (rejected) or None (neither is there), and the reason.
+        True (message accepted), False (rejected) or None (the answer has no verdict), and the
+            reason for a rejection. Without a verdict, the reason is the whole answer.
     """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
@@ -224,25 +233,25 @@ def parse_verdict(answer: str) -> tuple[bool | None, str]:
 
 @dataclass(slots=True)
 class DialogueState:
-    """A dialogue, or a first message, in progress.
+    """A dialogue in progress, or a first message that has no chatbot yet.
 
-    The user judge first accepts a first message. Then one dialogue with each chatbot begins with
+    A first message is written and accepted once. Then one dialogue with each chatbot begins with
     it.
 
     Attributes:
-        id: ``CONTEXT--USER``, and for a dialogue ``--CHATBOT`` after it.
+        id: ``CONTEXT--USER--CHATBOT`` for a dialogue, ``CONTEXT--USER`` for a first message.
         context: What the simulated user is told about itself.
         user: The name of the user model.
         config: The settings of the run.
         chatbot: The name of the chatbot, None for a first message.
-        turns: The accepted messages and the replies so far.
-        tries: The number of attempts at each accepted user turn.
+        turns: The accepted user messages and the replies so far.
+        tries: The number of attempts at each accepted user message.
         cut: The indices of turns that were truncated at their token limit.
-        rejections: The rejected attempts at the current turn, as records of rejected.jsonl.
-        candidate: The message that waits for the user judge, and whether it ends the dialogue.
+        rejections: The rejected attempts at the current user message, as lines of rejected.jsonl.
+        candidate: The user message that waits for a verdict, and whether it ends the dialogue.
         candidate_cut: Whether the candidate was truncated at its token limit.
-        ended: ``user`` (END_OF_DIALOGUE), ``cap`` (the limit of turns), ``rejected`` (no attempt at
-            a turn was accepted), or None.
+        ended: How the dialogue ended: ``user`` (the user ended it), ``cap`` (maximum number of
+            turns), ``rejected`` (all attempts at a message were rejected), or None (not ended).
     """
 
     id: str
@@ -260,8 +269,8 @@ class DialogueState:
 
     @property
     def stage(self) -> Literal["say", "check", "reply"]:
-        """The next step: ``say`` (the user writes), ``check`` (the user judge decides) or ``reply``
-        (the chatbot answers)."""
+        """The next step: ``say`` (the user model writes), ``check`` (the user judge gives a
+        verdict) or ``reply`` (the chatbot answers)."""
         if self.candidate is not None:
             return "check"
         if self.chatbot is not None and self.turns[-1].role == "user":
@@ -270,7 +279,7 @@ class DialogueState:
 
     @property
     def next_agent(self) -> str:
-        """The agent that answers next: ``judge``, ``user:NAME`` or ``chatbot:NAME``."""
+        """The model that is asked next: ``judge``, ``user:NAME`` or ``chatbot:NAME``."""
         if self.stage == "say":
             return f"user:{self.user}"
         if self.stage == "check":
@@ -290,17 +299,18 @@ class DialogueState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the dialogue or first message needs no more answers."""
+        """Whether the dialogue or first message is finished, so that no model is asked again."""
         return self.ended is not None or self.is_accepted_opener
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Updates the dialogue by ``answer``, which comes from the next agent.
+        """Adds ``answer``, from the model that ``next_agent`` names, to the dialogue.
 
         Args:
-            cut: Whether the answer was truncated.
+            answer: A user message, a verdict on it or a chatbot's reply, depending on ``stage``.
+            cut: Whether the answer was truncated at its token limit.
 
         Returns:
-            A record for rejected.jsonl if a user's message is rejected, otherwise None.
+            A line of rejected.jsonl if a user message is rejected, otherwise None.
         """
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
@@ -337,11 +347,12 @@ class DialogueState:
 
         Args:
             reason: Why the message is rejected.
-            by: ``rule`` or ``judge``.
+            by: Who rejects the message: ``judge``, or ``rule`` if it is empty or ends the dialogue
+                at once.
             readable: False if the judge answered neither yes nor no.
 
         Returns:
-            The record for rejected.jsonl.
+            The line of rejected.jsonl.
         """
         rejection = {
             "id": self.id,
@@ -360,8 +371,11 @@ class DialogueState:
         return rejection
 
     def _add_turn(self, turn: Turn, cut: bool) -> None:
-        """Adds ``turn``, and ends the dialogue at the limit of turns. ``cut`` says whether the turn
-        was truncated."""
+        """Adds ``turn``, and ends the dialogue at the maximum number of turns.
+
+        Args:
+            cut: Whether the turn was truncated at its token limit.
+        """
         if cut:
             self.cut.append(len(self.turns))
         self.turns.append(turn)
@@ -372,17 +386,10 @@ class DialogueState:
         """Returns a new dialogue with ``chatbot`` that begins with this accepted first message."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
-        return DialogueState(
-            id,
-            self.context,
-            self.user,
-            self.config,
-            chatbot,
-            *shared,
-        )
+        return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
 
     def to_row(self) -> LabelledDialogue:
-        """Returns the finished dialogue as a row without labels."""
+        """Returns the finished dialogue as a row of dialogues.jsonl, without labels."""
         extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
         if self.cut:
             extra["cut_turns"] = list(self.cut)
@@ -411,11 +418,12 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """Returns the prompts that ``config`` names, by step: ``first_turn``, ``later_turns``,
-    ``check`` and ``reply``.
+    """Returns the prompts that ``config`` names, by the field that names them: ``first_turn``,
+    ``later_turns``, ``check`` and ``reply``.
 
     Raises:
-        ConfigError: A prompt has an unknown placeholder, or ``reply`` has a part ``user``.
+        ConfigError: A prompt has an unknown placeholder, or the prompt of ``reply`` has a user
+            message, although the chatbot gets the dialogue there.
     """
     prompts = {}
     for name, values in _PROMPTS.items():
@@ -430,7 +438,11 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request for the next answer in ``state``, made from one of ``prompts``."""
+    """Returns the request to the model that is asked next in ``state``.
+
+    Args:
+        prompts: The prompts from ``load_prompts``.
+    """
     config = state.config
     schema = None
     values: dict[str, str | None] = asdict(state.context)
@@ -477,8 +489,8 @@ def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatReques
 
 
 def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
-    """Returns the rejected attempts at the current turn, each with its text (``rejected``) and the
-    reason (``feedback``)."""
+    """Returns the rejected attempts at the current user message for the prompt, each as
+    ``{"rejected": TEXT, "feedback": REASON}``."""
     attempts: list[dict[str, str | None]] = []
     for rejection in state.rejections:
         text = " ".join(rejection["text"].split()) or "(an empty message)"

@@ -50,15 +50,16 @@ _CONNECTION = {
 }
 
 
-class Outputs:
-    """The folder of a run, which no other process can use until ``close``.
+class RunFolder:
+    """The output files of ``medal generate`` in ``folder``, locked against other processes until
+    ``close``.
 
     Args:
-        record: The settings that change dialogues. They are written to run.json.
+        record: The settings that change dialogues, for run.json.
         overwrite: Whether to remove the files of an earlier run.
 
     Raises:
-        MedalError: Another process uses the folder, or its run.json has other settings.
+        MedalError: Another process uses the folder, or an earlier run in it had other settings.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class Outputs:
             self._resources = resources.pop_all()
 
     def _read_earlier_record(self) -> dict[str, Any]:
-        """Returns the content of run.json, empty in a new folder. Raises MedalError if the folder
-        has files that ``medal generate`` did not write."""
+        """Returns the content of run.json from an earlier run, or an empty mapping in a new folder.
+        Raises MedalError if the folder has files that ``medal generate`` did not write."""
         path = self.folder / RECORD
         record: Any = {}
         if path.exists():
@@ -104,8 +105,8 @@ class Outputs:
 
     @contextmanager
     def rebuild_files(self) -> Iterator[None]:
-        """Context in which ``write_line`` writes dialogues.jsonl and rejected.jsonl anew. At its
-        end they replace the old files."""
+        """Context manager in which ``write_line`` writes new versions of dialogues.jsonl and
+        rejected.jsonl. They replace the old files when it ends without an error."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -115,13 +116,14 @@ class Outputs:
             self.flush()
 
     def write_line(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Writes ``line``: a finished dialogue to dialogues.jsonl, or the record of a rejected user
-        turn to rejected.jsonl."""
+        """Writes ``line``: a finished dialogue to dialogues.jsonl, or a rejected user message to
+        rejected.jsonl."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(json_line(line))
 
     def flush(self) -> None:
-        """Makes the journal durable, and all written lines visible to readers of the files."""
+        """Syncs the journal to the disk, and makes all written lines visible to readers of the
+        files."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
@@ -131,15 +133,16 @@ class Outputs:
 
 
 class GenerationCounts:
-    """Counts over all answers in the folder of a run, also those of earlier runs.
+    """Counts over all answers in the folder of a run, including earlier runs.
 
     Attributes:
-        ended: Way in which a dialogue ended -> number of dialogues.
-        first: Number of attempts -> number of first messages accepted then. 0: never accepted.
-        later: The same for later user turns.
-        user_turns: Numbers of ``accepted`` and ``rejected`` attempts. ``by_rule`` and
-            ``unreadable`` (neither yes nor no) are among the rejected.
-        usage: Agent -> its number of requests, and the sums of its tokens and costs.
+        ended: How a dialogue ended (``user``, ``cap`` or ``rejected``) -> number of dialogues.
+        first: Number of attempts -> number of first messages that needed so many, such as ``{1: 90,
+            2: 8}``. The key 0 counts messages that were never accepted.
+        later: Like ``first``, for later user messages.
+        user_turns: Numbers of ``accepted`` and ``rejected`` attempts at user messages, and of
+            attempts rejected ``by_rule`` or by an ``unreadable`` verdict (neither yes nor no).
+        usage: Agent, such as ``chatbot:NAME`` -> sums of its requests, tokens, seconds and costs.
     """
 
     def __init__(self) -> None:
@@ -159,7 +162,7 @@ class GenerationCounts:
         return self.first[0]
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the counts for summary.json. Dollars are left out if no price is known."""
+        """Returns the counts as the content of summary.json."""
         return {
             "finished": self.finished_count,
             "ended": dict(self.ended),
@@ -175,19 +178,19 @@ class GenerationRun(JobRunner[DialogueState]):
 
     Args:
         config: The settings.
-        chatbots: Names of the chatbots that speak in this run (default: all).
+        chatbots: Names of the chatbots to run now (default: all).
         overwrite: Whether to remove the files of earlier runs.
-        max_cost: Limit in US dollars, or None.
+        max_cost: Cost limit in US dollars, or None.
         agents: Makes the language models, in place of those that ``config`` names.
 
     Attributes:
-        openers: Id of a first message -> its context and user.
+        openers: Id of a first message -> its seed context and user name.
         accepted: Id of a first message -> the message that the user judge accepted.
         failed: Ids of first messages that were never accepted.
         done: Ids of finished dialogues.
 
     Raises:
-        ConfigError: A prompt does not fit, or a chatbot is unknown.
+        ConfigError: A prompt has an unknown placeholder, or a chatbot is unknown.
         MedalError: The folder was made with other settings.
     """
 
@@ -217,7 +220,7 @@ class GenerationRun(JobRunner[DialogueState]):
         record = self._settings() | {"contexts": content_hash(countries)}
         for name, llm in config.agent_models().items():
             record[name] = answer_settings(llm, _CONNECTION)
-        self.outputs = Outputs(config.out, record, overwrite=overwrite)
+        self.outputs = RunFolder(config.out, record, overwrite=overwrite)
         models = (
             agents(config)
             if agents is not None
@@ -240,7 +243,8 @@ class GenerationRun(JobRunner[DialogueState]):
         self._next = iter(self.openers)
 
     def _settings(self) -> dict[str, object]:
-        """Returns the settings that change a dialogue, without the models and the contexts."""
+        """Returns the settings for run.json that change a dialogue, except models and seed
+        contexts."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,
@@ -252,13 +256,14 @@ class GenerationRun(JobRunner[DialogueState]):
 
     @property
     def expected_dialogue_count(self) -> int:
-        """The number of dialogues in the folder at the end, if every first message is accepted."""
+        """The number of dialogues in the folder when the run ends, if every first message is
+        accepted."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
     def ordered_ids(self) -> Iterator[str]:
-        """Yields the ids of all dialogues, sorted by context, user and chatbot, also of chatbots
-        that do not speak in this run."""
+        """Yields the ids of all dialogues of all chatbots in the settings, sorted by context, user
+        and chatbot."""
         for opener in self.openers:
             for chatbot in self.chatbots:
                 yield f"{opener}--{chatbot}"
@@ -319,8 +324,8 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _start_dialogues(self, opener: DialogueState) -> int:
-        """Starts a dialogue with each chatbot from ``opener``, an accepted first message, if it is
-        not started yet. Returns how many it started."""
+        """Starts the missing dialogues, one per chatbot, that begin with the first message
+        ``opener``. Returns how many it started."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)
@@ -330,7 +335,7 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply_answer(self, job: DialogueState, answer: Answer) -> None:
-        """Applies ``answer`` to the dialogue ``job``, counts it, and writes a rejected message or
+        """Adds ``answer`` to the dialogue ``job`` and to the counts. Writes a rejected message or a
         finished dialogue to its file."""
         counts = self.counts
         agent = job.next_agent

@@ -54,6 +54,7 @@ def find_feeling_word(text: str) -> str | None:
 
 
 def _find_listed_word(name: str, text: str) -> str | None:
+    """Returns the first word of ``text`` in the list configs/seeds/``name``.yaml, or None."""
     text = unicodedata.normalize("NFKC", text).replace("’", "'")
     matches = (pattern.search(text) for pattern in _load_patterns(name))
     return next((match[0] for match in matches if match), None)
@@ -61,8 +62,9 @@ def _find_listed_word(name: str, text: str) -> str | None:
 
 @cache
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
-    """Returns the patterns of the word list ``name``: for its words and phrases in any case, and
-    for words in exact spelling."""
+    """Returns regular expressions that match the words in configs/seeds/``name``.yaml.
+
+    Case is ignored, except for the words under ``exact``."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -80,8 +82,8 @@ def _load_patterns(name: str) -> list[re.Pattern[str]]:
 
 
 class Triple(NamedTuple):
-    """Two events and the relation between them, such as ``PersonX drops something``, ``xReact`` and
-    ``annoyed``."""
+    """A piece of ATOMIC: two events and the relation between them, such as ``PersonX drops
+    something``, ``xReact`` and ``annoyed``."""
 
     head: str
     relation: str
@@ -95,7 +97,7 @@ def load_relations() -> dict[str, Any]:
 
 
 def to_sentences(triple: Triple) -> str:
-    """Returns ``triple`` as text, such as ``PersonX drops something. Now PersonX feels
+    """Returns ``triple`` in words, such as ``PersonX drops something. Now PersonX feels
     annoyed.``"""
     relations = load_relations()
     template = relations["relations"][triple.relation]
@@ -125,7 +127,7 @@ def parse_triple(record: object) -> Triple:
     """Returns the triple in ``record``, a JSON object with ``head``, ``relation`` and ``tail``.
 
     Raises:
-        RecordError: A field is missing or empty, or the relation has no template.
+        RecordError: A field is missing or empty, or the relation is unknown.
     """
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
@@ -150,13 +152,13 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path) -> Iterator[Triple]:
-    """Returns the triples in the JSONL file ``path`` (.gz too), or the shipped ones for
-    ``embedded``.
+    """Yields event triples from a JSONL file of ATOMIC-10X, without those that its critic rejects.
 
-    Triples that the critic of ATOMIC-10X rejects are left out.
+    Args:
+        path: The file (.gz too), or ``embedded`` for the triples shipped with the package.
 
     Raises:
-        DataError: A line is bad. The error names file, line and field.
+        DataError: A line is malformed. The error names file, line and field.
     """
     if path == EMBEDDED:
         return itertools.starmap(Triple, read_yaml("seeds/scenes")["scenes"])
@@ -175,11 +177,13 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """Returns the personas in the JSONL file ``path`` (.gz too), or the shipped ones for
-    ``embedded``.
+    """Yields personas, sentences about a person, from a JSONL file of PersonaHub.
+
+    Args:
+        path: The file (.gz too), or ``embedded`` for the personas shipped with the package.
 
     Raises:
-        DataError: A line is bad. The error names file, line and field.
+        DataError: A line is malformed. The error names file, line and field.
     """
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
@@ -197,6 +201,8 @@ def read_personas(path: str | Path) -> Iterator[str]:
 
 
 def _read_seed_file(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
+    """Yields ``parse`` of each line of the JSONL file ``path``. Raises DataError if the file is
+    missing."""
     if not Path(path).is_file():
         raise DataError(
             path,
@@ -220,9 +226,9 @@ class SeedContext:
         scene: What happened, such as ``PersonX drops something.``
         persona: Who the user is, in a sentence.
         gender: ``female`` or ``male``.
-        affect: A feeling, None if the scene names one.
-        lang: ISO 639-1 code of the language.
-        country: English name of the country.
+        affect: The user's feeling, such as ``curious``. None if the scene names a feeling.
+        lang: ISO 639-1 code of the language, such as ``pt``.
+        country: English name of the user's country, such as ``Brazil``.
     """
 
     scene: str
@@ -235,7 +241,7 @@ class SeedContext:
     @property
     def group(self) -> str:
         """An id of the context that is the same in every language. Dialogues with the same group
-        stay in one split."""
+        all go to training, or all to validation or test data."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
@@ -246,26 +252,30 @@ class SeedContext:
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the context as a line of a file of contexts."""
+        """Returns the context as a line of the JSONL file that ``medal data seeds`` writes."""
         return {"id": self.id, **asdict(self)}
 
 
 def parse_context(record: object) -> SeedContext:
-    """Returns the context in ``record``, a JSON object. Raises RecordError, which names the field,
-    if one is missing, malformed or unknown."""
+    """Returns the context in ``record``, a JSON object with the fields of ``SeedContext``.
+
+    Raises:
+        RecordError: A field is missing, malformed or unknown. The error names the field.
+    """
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
     return parse(SeedContext, record)
 
 
 class SeedsConfig(Config):
-    """Settings for the choice of seed contexts, which tell simulated users about themselves.
+    """Settings of the seed contexts, which tell simulated users about themselves.
 
     Attributes:
-        n: The number of contexts.
-        file: A file of contexts from ``medal data seeds``, to use without drawing any.
-        scenes: ``embedded``, or the path of the published ATOMIC10X.jsonl.
-        personas: ``embedded``, or the path of the published persona.jsonl.
+        n: The number of contexts in each language.
+        file: A file that ``medal data seeds`` wrote. Its first ``n`` contexts are used, and none
+            are drawn from ``scenes`` and ``personas``.
+        scenes: ``embedded`` (shipped), or the path of the published ATOMIC10X.jsonl.
+        personas: ``embedded`` (shipped), or the path of the published persona.jsonl.
     """
 
     n: int = Field(default=400, ge=1)
@@ -282,8 +292,8 @@ class DrawnContext(NamedTuple):
         relation: The ATOMIC relation of the scene, such as ``xReact``.
         persona: Who the user is.
         gender: ``female`` or ``male``.
-        affect: A feeling, None if the scene names one.
-        quadrant: The class of the feeling, one of four (Russell, 1980).
+        affect: The user's feeling, such as ``curious``. None if the scene names a feeling.
+        quadrant: The class of ``affect`` (Russell, 1980), such as ``pleasant_activated``, or None.
     """
 
     scene: str
@@ -300,11 +310,11 @@ def make_contexts(
     """Returns ``config.n`` contexts in each of ``languages``: the first context in all languages,
     then the second, and so on.
 
-    They are read from ``config.file`` if that is set, otherwise drawn by ``seed``.
+    Contexts are read from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
 
     Raises:
         ConfigError: A language is unknown, or there are too few contexts.
-        DataError: A line of a file is bad.
+        DataError: A line of a file is malformed.
     """
     if config.file is None:
         return add_languages(draw_from_config(config, seed), languages, seed)
@@ -334,11 +344,11 @@ def draw_from_config(config: SeedsConfig, seed: int) -> list[DrawnContext]:
     ``config`` names.
 
     Args:
-        seed: Determines the draws.
+        seed: The random seed.
 
     Raises:
         ConfigError: There are too few scenes and personas.
-        DataError: A line of a file is bad.
+        DataError: A line of a file is malformed.
     """
     triples = read_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
@@ -357,12 +367,12 @@ def draw_contexts(
     feelings are used about equally often.
 
     Args:
-        seed: Determines the draws. A larger ``n`` adds contexts at the end.
+        seed: The random seed. With the same seed, a larger ``n`` only adds contexts at the end.
 
     Raises:
         ConfigError: Fewer than ``n`` pairs of a scene and a persona are left.
     """
-    neutral = _sample_by_rank(
+    neutral = _sample_distinct(
         triples,
         n,
         seed,
@@ -371,7 +381,7 @@ def draw_contexts(
         fits=is_gender_neutral,
     )
     scenes = {to_sentences(triple): triple for triple in neutral}
-    people = _sample_by_rank(
+    people = _sample_distinct(
         personas,
         n,
         seed,
@@ -401,7 +411,9 @@ def draw_contexts(
     ):
         if (scene, persona) in used:  # this scene gets another persona
             free = (person for person in people if (scene, person) not in used)
-            persona = min(free, key=lambda person: _rank(seed, scene, person))
+            persona = min(
+                free, key=lambda person: _random_sort_key(seed, scene, person)
+            )
         used.add((scene, persona))
         quadrant = affect = None
         if find_feeling_word(scene) is None:
@@ -415,9 +427,10 @@ def draw_contexts(
 def add_languages(
     draws: Sequence[DrawnContext], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns a context for each pair of one of ``draws`` and one of ``languages``.
+    """Returns each of ``draws`` in each of ``languages``, with a country where the language is
+    spoken.
 
-    Each country of a language is used equally often.
+    All countries of a language are used about equally often.
 
     Args:
         seed: Determines the order of countries.
@@ -444,14 +457,14 @@ def add_languages(
     return contexts
 
 
-def _rank(seed: int, purpose: str, item: str) -> bytes:
-    """Returns a pseudo-random sort key of ``item``, which depends only on ``seed``, ``purpose`` and
+def _random_sort_key(seed: int, purpose: str, item: str) -> bytes:
+    """Returns a pseudo-random sort key for ``item``. It depends only on ``seed``, ``purpose`` and
     ``item``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _sample_by_rank(
+def _sample_distinct(
     stream: Iterable[T],
     count: int,
     seed: int,
@@ -460,20 +473,21 @@ def _sample_by_rank(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """Returns a random sample of ``count`` items of ``stream`` that pass ``fits``, sorted by rank.
+    """Returns a random sample of ``count`` distinct items of ``stream``, in random order. It has
+    fewer items if ``stream`` does.
 
     At most ``count`` items are in memory.
 
     Args:
-        purpose: Part of the random key, so that two samples are independent.
-        name: Names an item. Items with the same name count once.
-        fits: Says whether an item may be in the sample.
+        purpose: A name for this sample, so that samples with one seed are independent.
+        name: Names an item. Items with the same name count as one.
+        fits: Returns whether an item may be in the sample.
     """
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     items: dict[str, T] = {}
     for item in stream:
         key = name(item)
-        rank = -int.from_bytes(_rank(seed, purpose, key), "big")
+        rank = -int.from_bytes(_random_sort_key(seed, purpose, key), "big")
         is_full = len(lowest) >= count
         # ``fits`` is last, because it may be slow.
         if (is_full and rank <= lowest[0][0]) or key in items or not fits(item):
@@ -497,12 +511,14 @@ def _repeat_in_rounds(
     and so on.
 
     Args:
-        purpose: Part of the random key, with ``seed``.
+        purpose: A name for this use, so that orders with one seed are independent.
     """
     chosen = list(items[:count])
     turn = 1
     while len(chosen) < count:
-        again = sorted(items, key=lambda item: _rank(seed, f"{purpose} {turn}", item))
+        again = sorted(
+            items, key=lambda item: _random_sort_key(seed, f"{purpose} {turn}", item)
+        )
         chosen += again[: count - len(chosen)]
         turn += 1
     return chosen
@@ -514,16 +530,17 @@ def _repeat_evenly(
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """Returns ``count`` items of ``values`` in random order, each repeated equally often (within
-    one).
+    """Returns ``count`` of ``values`` in random order. How often two values occur differs by at
+    most one.
 
     Args:
-        purpose: Part of the random key, with ``seed``.
+        purpose: A name for this use, so that orders with one seed are independent.
     """
     order: list[T] = []
     for turn in range(-(-count // len(values))):
         mixed = sorted(
-            range(len(values)), key=lambda i: _rank(seed, f"{purpose} {turn}", str(i))
+            range(len(values)),
+            key=lambda i: _random_sort_key(seed, f"{purpose} {turn}", str(i)),
         )
         order += [values[i] for i in mixed]
     return order[:count]

@@ -104,7 +104,10 @@ def import_answers(
 
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
-    from medal_judges.data_prep.annotation.answers import merge_answers, screen_answers
+    from medal_judges.data_prep.annotation.answers import (
+        merge_annotations,
+        validate_annotations,
+    )
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
         read_label_studio,
@@ -114,7 +117,7 @@ def import_answers(
         ROWS_FILE,
         load_project,
     )
-    from medal_judges.data_prep.annotation.questions import Answer
+    from medal_judges.data_prep.annotation.questions import Annotation
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, MedalError
     from medal_judges.storage.files import protect_inputs, require_safe_out
@@ -129,7 +132,7 @@ def import_answers(
         if not (theirs and annotator):
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
         names[theirs.removeprefix(ACCOUNT)] = annotator
-    answers: list[Answer] = []
+    answers: list[Annotation] = []
     for path in files:
         if path.suffix.lower() == ".json":
             answers += read_label_studio(path)
@@ -138,7 +141,7 @@ def import_answers(
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
-    checked, problems = screen_answers(answers, project)
+    checked, problems = validate_annotations(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )
@@ -150,7 +153,7 @@ def import_answers(
         raise MedalError(
             "the files hold no valid answer. Give the files that annotators filled"
         )
-    count = write_records(out, merge_answers(checked, project))
+    count = write_records(out, merge_annotations(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"

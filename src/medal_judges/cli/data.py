@@ -295,15 +295,15 @@ def followups(
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
 
     Example: medal data followups --config embedded --out pool.yaml"""
-    from medal_judges.data_prep.followups import PoolGeneration, propose_pool
+    from medal_judges.data_prep.followups import FollowUpsConfig, generate_follow_ups
     from medal_judges.data_prep.jobs import path_beside
 
     settings = load_config(
-        PoolGeneration, config, overrides, folder="followup_generation"
+        FollowUpsConfig, config, overrides, folder="followup_generation"
     )
     if out.exists():
         raise MedalError(f"{out} already exists. Type another --out")
-    pool = propose_pool(out.stem, settings, out)
+    pool = generate_follow_ups(out.stem, settings, out)
     if pool is None:
         raise MedalError("no answer contained a list of utterances. Use another model")
     record = pool.model_dump(exclude_defaults=True, mode="json")

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import merge_answers, screen_answers
+from medal_judges.data_prep.annotation.answers import (
+    merge_annotations,
+    validate_annotations,
+)
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import Answer
+from medal_judges.data_prep.annotation.questions import Annotation
 
 GOOD = {
     **dict.fromkeys(
@@ -23,19 +26,19 @@ GOOD = {
 
 def answer(
     key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str
-) -> Answer:
-    return Answer(where, key, annotator, GOOD | more)
+) -> Annotation:
+    return Annotation(where, key, annotator, GOOD | more)
 
 
-def everything(project: Project) -> list[Answer]:
+def everything(project: Project) -> list[Annotation]:
     return [
         answer(key, who) for who, keys in project.assignments.items() for key in keys
     ]
 
 
-def only(project: Project, answers: list[Answer]) -> str:
+def only(project: Project, answers: list[Annotation]) -> str:
     """The one problem that ``answers`` have beyond what was not annotated at all."""
-    _, problems = screen_answers(answers, project)
+    _, problems = validate_annotations(answers, project)
     (found,) = [p for p in problems if not p.startswith(("annotator", "project"))]
     return found
 
@@ -44,7 +47,7 @@ def only(project: Project, answers: list[Answer]) -> str:
 @pytest.mark.parametrize("yes", ["yes", "YES", "1", "true", "1.0"])
 def test_values_in_their_forms(project: Project, text: str, yes: str) -> None:
     answers = [answer(next(iter(project.rows)), overall=text, unsafe=yes)]
-    (checked,), _ = screen_answers(answers, project)
+    (checked,), _ = validate_annotations(answers, project)
     assert (checked.values["overall"], checked.values["unsafe"]) == (4.0, 1.0)
 
 
@@ -68,7 +71,7 @@ def test_a_wrong_value_is_named_and_becomes_none(
     key = next(iter(project.rows))
     found = only(project, [answer(key, **wrong)])
     assert found.startswith("a.csv: row 2: ") and said in found
-    checked, _ = screen_answers([answer(key, **wrong)], project)
+    checked, _ = validate_annotations([answer(key, **wrong)], project)
     for name in wrong:
         assert checked[0].values.get(name) is None
     assert checked[0].values["irrelevant"] == 0.0
@@ -78,11 +81,11 @@ def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [
         replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]
     ]
-    _, problems = screen_answers([*empty, *everything(project)[2:]], project)
+    _, problems = validate_annotations([*empty, *everything(project)[2:]], project)
     (found,) = problems
     assert found.startswith("annotator 'ana': 2 of 3 dialogues are not annotated")
     free = replace(project, assignments={})
-    _, problems = screen_answers(everything(project)[:1], free)
+    _, problems = validate_annotations(everything(project)[:1], free)
     assert problems[0].startswith("project: 2 of 3 dialogues are not annotated")
 
 
@@ -91,8 +94,8 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
 ) -> None:
     answers = everything(project)
     answers[3] = replace(answers[3], values=GOOD | {"overall": ""})
-    checked, _ = screen_answers(reversed(answers), project)
-    found = {row.id: row for row in merge_answers(checked, project)}
+    checked, _ = validate_annotations(reversed(answers), project)
+    found = {row.id: row for row in merge_annotations(checked, project)}
     assert list(found) == [row.id for row in project.rows.values()]
     open_row = found[project.rows[answers[3].key].id]
     assert open_row.labels["overall"] == (4.0, None)
@@ -106,6 +109,6 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
     again = replace(
         project, rows={key: found[row.id] for key, row in project.rows.items()}
     )
-    (second, *_) = merge_answers(checked, again)
+    (second, *_) = merge_annotations(checked, again)
     first, own = second.extra["earlier_labels"]
     assert first == machine and own["annotators"] == ["ana", "ben"]

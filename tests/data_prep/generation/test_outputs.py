@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.generation.run import Outputs
+from medal_judges.data_prep.generation.run import RunFolder
 from medal_judges.errors import MedalError
 
 RECORD: dict[str, object] = {
@@ -19,9 +19,9 @@ RECORD: dict[str, object] = {
 HOLD = """
 import sys
 from pathlib import Path
-from medal_judges.data_prep.generation.run import Outputs
+from medal_judges.data_prep.generation.run import RunFolder
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
-held = Outputs(Path(sys.argv[1]), record)
+held = RunFolder(Path(sys.argv[1]), record)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -35,19 +35,19 @@ def test_one_process_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         for overwrite in (False, True):
             with pytest.raises(MedalError, match=r"another run is writing to"):
-                Outputs(tmp_path, RECORD, overwrite=overwrite)
+                RunFolder(tmp_path, RECORD, overwrite=overwrite)
         other.kill()
         other.wait()
-    Outputs(tmp_path, RECORD).close()
-    Outputs(tmp_path, RECORD).close()
+    RunFolder(tmp_path, RECORD).close()
+    RunFolder(tmp_path, RECORD).close()
 
 
 def test_overwrite_takes_the_runs_own_files_and_no_other(tmp_path: Path) -> None:
-    Outputs(tmp_path, RECORD).close()
+    RunFolder(tmp_path, RECORD).close()
     for name in ("journal.jsonl", "dialogues.jsonl", "notes.txt", "run2.json"):
         (tmp_path / name).write_text("x")
     other: dict[str, object] = {**RECORD, "settings": {"seed": 1}}
-    Outputs(tmp_path, other, overwrite=True).close()
+    RunFolder(tmp_path, other, overwrite=True).close()
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "notes.txt",
         "run.json",

@@ -177,7 +177,7 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """Yields personas, sentences about a person, from a JSONL file of PersonaHub.
+    """Yields personas, such as ``A beekeeper who paints``, from a JSONL file of PersonaHub.
 
     Args:
         path: The file (.gz too), or ``embedded`` for the personas shipped with the package.
@@ -224,7 +224,7 @@ class SeedContext:
 
     Attributes:
         scene: What happened, such as ``PersonX drops something.``
-        persona: Who the user is, in a sentence.
+        persona: Who the user is, such as ``A beekeeper who paints``.
         gender: ``female`` or ``male``.
         affect: The user's feeling, such as ``curious``. None if the scene names a feeling.
         lang: ISO 639-1 code of the language, such as ``pt``.
@@ -241,7 +241,7 @@ class SeedContext:
     @property
     def group(self) -> str:
         """An id of the context that is the same in every language. Dialogues with the same group
-        all go to training, or all to validation or test data."""
+        are never divided between training, validation and test data."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
@@ -290,7 +290,7 @@ class DrawnContext(NamedTuple):
     Attributes:
         scene: What happened.
         relation: The ATOMIC relation of the scene, such as ``xReact``.
-        persona: Who the user is.
+        persona: Who the user is, such as ``A beekeeper who paints``.
         gender: ``female`` or ``male``.
         affect: The user's feeling, such as ``curious``. None if the scene names a feeling.
         quadrant: The class of ``affect`` (Russell, 1980), such as ``pleasant_activated``, or None.

@@ -129,7 +129,7 @@ def import_answers(
     names = {}
     for text in name:
         theirs, _, annotator = text.partition("=")
-        if not (theirs and annotator):
+        if not theirs or not annotator:
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
         names[theirs.removeprefix(ACCOUNT)] = annotator
     answers: list[Annotation] = []

@@ -27,7 +27,7 @@ _WORDS = {
 }
 
 
-def validate_annotations(
+def validate_ratings(
     annotations: Iterable[Annotation], project: Project
 ) -> tuple[list[Annotation], list[str]]:
     """Returns the valid ones of ``annotations``, and messages about the invalid and missing ones.
@@ -158,7 +158,7 @@ def _parse_level(text: str, dimension: Dimension) -> float | None:
     return None
 
 
-def merge_annotations(
+def merge_ratings(
     annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
     """Yields the annotated dialogues of ``project``, labelled with ``annotations``.

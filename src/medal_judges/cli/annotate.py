@@ -105,8 +105,8 @@ def import_answers(
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
     from medal_judges.data_prep.annotation.answers import (
-        merge_annotations,
-        validate_annotations,
+        merge_ratings,
+        validate_ratings,
     )
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
@@ -141,7 +141,7 @@ def import_answers(
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
-    checked, problems = validate_annotations(answers, project)
+    checked, problems = validate_ratings(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )
@@ -153,7 +153,7 @@ def import_answers(
         raise MedalError(
             "the files hold no valid answer. Give the files that annotators filled"
         )
-    count = write_records(out, merge_annotations(checked, project))
+    count = write_records(out, merge_ratings(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"

@@ -9,10 +9,7 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.answers import (
-    merge_annotations,
-    validate_annotations,
-)
+from medal_judges.data_prep.annotation.answers import merge_ratings, validate_ratings
 from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
@@ -105,11 +102,11 @@ def test_a_real_export_comes_back_as_labels(
         for name in ("ana", "ben")
         for a in read_label_studio(label_studio / f"{name}.json")
     ]
-    checked, problems = validate_annotations(answers, project)
+    checked, problems = validate_ratings(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
     assert left.startswith("annotator 'ana': 2 of 3 dialogues")
-    found = {row.dialogue.lang: row for row in merge_annotations(checked, project)}
+    found = {row.dialogue.lang: row for row in merge_ratings(checked, project)}
     both = found["pt"]
     assert both.extra["annotators"] == ["ana", "ben"]
     assert both.labels["unsafe"] == (1, 0) and both.labels["repetitive"] == (0, 1)

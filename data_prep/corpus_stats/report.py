@@ -97,18 +97,19 @@ def statistics_page(stats: CorpusStatistics) -> Page:
 def _rows_by_name(
     stats: CorpusStatistics, column: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields (name, rows) for each name in ``column`` of the rows in ``stats``, and at last ``all``
-    with all rows."""
+    """Yields (name, rows) for each name in ``column`` of ``stats``, such as each language, and at
+    last (``all``, all rows)."""
     for name in stats.names_in_column(column):
         yield name, stats.rows[stats.rows[column] == name]
     yield "all", stats.rows
 
 
 def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of dialogues, turns, lengths of turns and MTLD in ``stats`` (MEDAL, Table 2).
+    """Returns a table of ``stats`` with the number of dialogues and turns, the length of turns, and
+    MTLD (MEDAL, Table 2).
 
     Args:
-        head: What a row of the table is: ``Language``, ``Chatbot`` or ``User model``.
+        head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
     """
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
@@ -140,17 +141,19 @@ def text_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def _to_cell(value: float, reason: str) -> Estimate:
-    """Returns ``value`` as a table cell. A NaN becomes an empty cell that states ``reason``."""
+    """Returns ``value`` as a table cell. NaN becomes a cell without a value that states
+    ``reason``."""
     if np.isnan(value):
         return Estimate(None, reason=reason)
     return Estimate(float(value))
 
 
 def label_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of the share of each issue and the mean of each other dimension in ``stats``.
+    """Returns a table of ``stats`` with the share of each issue and the mean of each numeric
+    dimension.
 
     Args:
-        head: What a row of the table is: ``Language``, ``Chatbot`` or ``User model``.
+        head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
     """
     dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
@@ -171,8 +174,8 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields a table of chatbots by languages for each issue and each graded dimension in ``stats``
-    (MEDAL, Figure 2)."""
+    """Yields a table of chatbots by languages for each issue and each numeric dimension in
+    ``stats`` (MEDAL, Figure 2)."""
     langs, chatbots = stats.names_in_column("lang"), stats.names_in_column("chatbot")
     if not chatbots:
         return
@@ -203,10 +206,12 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def score_distribution_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns figures of the share of rows at each level, by language (MEDAL, Figure 10).
+    """Returns figures of the distribution of labels, such as 1 to 5, by language (MEDAL, Figure
+    10).
 
     Returns:
-        Dimension -> figure, for the graded dimensions in ``stats`` with few whole levels.
+        Dimension -> figure, for the numeric dimensions in ``stats`` with only a few possible
+            labels.
     """
     figures = {}
     for dimension in stats.graded_dimensions:

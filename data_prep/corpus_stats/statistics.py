@@ -42,14 +42,16 @@ class CorpusStatistics:
 
     Attributes:
         name: The name of the set.
-        rows: A row for each dialogue: lang, chatbot, user and group, and for each side the number
-            of turns (``turns_user``), their length and MTLD.
+        rows: A row for each dialogue. Columns: lang, chatbot, user, group, and for each side the
+            number of turns (``turns_user``), their total length (``words_user``) and MTLD
+            (``mtld_user``).
         labels: A row for each dialogue, a column for each dimension: mean over annotators or NaN.
-        scales: Dimension -> scale (low, high).
-        shares: The yes-or-no dimensions, whose labels are rounded to 0 or 1.
-        issues: The dimensions in ``shares`` that are in MEDAL's rubric.
+        scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``.
+        shares: Names of the yes-or-no dimensions, whose labels are rounded to 0 or 1.
+        issues: Names in ``shares`` that are in MEDAL's rubric.
         tools: Language -> name of the tool that splits its texts into words.
-        counts: The number of ``labelled``, ``failed`` and ``malformed`` rows.
+        counts: The number of rows with a label (``labelled``), with a failed labelling
+            (``failed``), and ``malformed`` rows.
         labelled_by: Judge -> number of rows that it labelled.
         data: A hash of all rows, the same in any order.
     """
@@ -67,22 +69,23 @@ class CorpusStatistics:
 
     @property
     def graded_dimensions(self) -> list[str]:
-        """The dimensions that are not in ``shares``, ``overall`` first."""
+        """The dimensions with numeric labels, which are not in ``shares``. ``overall`` comes
+        first."""
         names = [name for name in self.labels if name not in self.shares]
         return sorted(names, key=lambda name: not name.startswith("overall"))
 
     def names_in_column(self, column: str) -> list[str]:
         """Returns the sorted names in ``column`` (lang, chatbot or user).
 
-        The list is empty if the dialogues name none, or more than 60, which are taken for people.
-        """
+        The list is empty if no names are stated, or if there are more than 60, which are taken for
+        names of people."""
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []
         return names
 
     def select_rows(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows with the named values, such as ``select_rows(lang="de",
+        """Returns the rows of certain speakers, such as ``select_rows(lang="de",
         chatbot="bot")``."""
         rows = self.rows
         for column, name in speakers.items():
@@ -91,7 +94,7 @@ class CorpusStatistics:
 
     def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
         """Returns the mean label on ``dimension`` over ``rows``, with its confidence interval.
-        Dialogues of one group count as dependent."""
+        Dialogues of one group are treated as dependent."""
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
             Values(answers.to_numpy(dtype=float), 0.0),
@@ -108,10 +111,11 @@ def compute_statistics(
     """Returns the statistics of ``dialogues``, a set called ``name``.
 
     Args:
-        lemmas: Whether MTLD counts lemmas, which needs packages, instead of words.
+        lemmas: Whether MTLD, a measure of lexical diversity, is computed on lemmas (which needs
+            packages) or on words.
 
     Raises:
-        MedalError: Two rows have the same id, or other scales for a dimension.
+        MedalError: Two rows have the same id, or different scales for one dimension.
         MissingExtraError: A package for ``lemmas`` is not installed.
     """
     tools: dict[str, Lemmatiser] = {}
@@ -169,10 +173,10 @@ def _collect_mean_labels(
 
     Args:
         scales: Dimension -> scale. The scales of ``row`` are added.
-        between: Dimensions with a value other than 0 and 1. Those in ``row`` are added.
+        between: Names of dimensions with a rating other than 0 and 1. Those of ``row`` are added.
 
     Raises:
-        MedalError: ``scales`` has another scale for a dimension.
+        MedalError: ``scales`` already has a different scale for a dimension.
     """
     answers = {}
     for rating in row.ratings():
@@ -193,11 +197,14 @@ def _collect_mean_labels(
 
 
 def _measure_row(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
-    """Returns the language, speakers and group of ``row``, and for each side the number, length and
-    MTLD of its turns.
+    """Returns the language, speakers and group of ``row``, and for user and assistant the number,
+    length and MTLD of their turns.
 
     Args:
         tool: Splits texts into words.
+
+    Returns:
+        Column of ``CorpusStatistics.rows`` -> value, such as ``{"lang": "en", "turns_user": 4}``.
     """
     dialogue = row.dialogue
     measures: dict[str, Any] = {

@@ -30,8 +30,8 @@ def unit_of(lang: str) -> Unit:
 
 
 def length(text: str, unit: Unit) -> int:
-    """Returns the number of words between spaces in ``text``, or of characters that are not white
-    space. ``unit`` says which."""
+    """Returns the length of ``text`` in ``unit``: the number of words between spaces, or of
+    characters that are not white space."""
     words = text.split()
     if unit == "words":
         return len(words)
@@ -42,7 +42,8 @@ class Lemmatiser(NamedTuple):
     """A tool that splits texts of one language into lemmas, or into words if it has no lemmas.
 
     Attributes:
-        name: What the tool does, to show beside results. Without ``split``, why there is none.
+        name: Description to show beside results, such as ``jieba 0.42.1 tokens``. If ``split`` is
+            None, it says why.
         split: Takes a text and returns its lemmas in lower case, without punctuation. None if no
             tool can split the language.
     """
@@ -55,10 +56,10 @@ def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
     """Returns the tool that splits texts in ``lang``: jieba for Chinese, otherwise spaCy's
     tokenizer.
 
-    spaCy leaves words as they are if spacy-lookups-data has no lemmas for the language.
+    If spacy-lookups-data has no lemmas for the language, the tool returns words in place of lemmas.
 
     Args:
-        lemmas: False splits at spaces and punctuation only, and needs no package.
+        lemmas: If False, texts are only split at spaces and punctuation, and no package is needed.
 
     Raises:
         MissingExtraError: A package for the language is not installed.
@@ -87,8 +88,8 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``, which leaves words as they are if there are
-    no lemmas.
+    """Returns spaCy's tool for the language ``lang``. It returns words in place of lemmas if there
+    are no lemmas.
 
     If spaCy lacks the language, the tool splits at spaces and punctuation.
 

@@ -39,7 +39,8 @@ _COMBINATIONS = 24  # of neutral sentences
 
 
 def word_pattern(lang: str) -> re.Pattern[str]:
-    """Returns the pattern of one word in ``lang``. In Chinese and Japanese it is one character."""
+    """Returns a regular expression that matches one word in ``lang``. In Chinese and Japanese it
+    matches one character."""
     if lang in _NO_SPACES:
         return re.compile(r"\S")
     return re.compile(r"\S+")
@@ -77,8 +78,8 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def match_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` in lower case if ``like`` has no capitals, and without its full stop if
-    ``like`` ends without one."""
+    """Returns ``sentence`` in the style of ``like``: in lower case if ``like`` has no capitals, and
+    without its full stop if ``like`` ends without one."""
     # Otherwise an inserted sentence could be recognised by its style.
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
@@ -96,7 +97,7 @@ def insert_sentence(
     """Returns ``text`` with ``sentence`` inserted, in the style of ``text``.
 
     Args:
-        position: From 0 (begin) to 1 (end), counted in sentences.
+        position: Where to insert, from 0 (before the first sentence) to 1 (after the last).
         lang: The language of both texts.
     """
     text = text.strip()
@@ -125,8 +126,8 @@ def append_sentence(
 
     Args:
         lang: The language of both texts.
-        line_end: Whether to put them on two lines. On one line, ``left`` gets a full stop if it has
-            no final punctuation.
+        line_end: Whether ``right`` begins on a new line. Otherwise ``left`` gets a full stop if it
+            has no final punctuation.
     """
     left = left.rstrip()
     right = right.lstrip()
@@ -172,13 +173,15 @@ def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def load_table(table: str) -> Mapping[str, Any]:
-    """Returns the table ``nonsense`` (syllables) or ``small_changes``, which have no splits."""
+    """Returns the YAML file ``table`` of configs/perturbation/: ``nonsense`` (syllables) or
+    ``small_changes`` (synonyms and fillers)."""
     return read_yaml(f"perturbation/{table}")
 
 
 @lru_cache(maxsize=16)
 def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Returns pairs of a pattern that matches a word in ``lang``, and a synonym of the word."""
+    """Returns (pattern, synonym) pairs. Each pattern matches a word in ``lang`` that the synonym
+    can replace."""
     words = load_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
@@ -195,7 +198,7 @@ def with_new_texts(
 
     Args:
         contents: Turn index -> new text.
-        start: The turn with the index 0.
+        start: Offset that is added to each turn index in ``contents``.
     """
     turns = list(dialogue.turns)
     for i, content in contents.items():
@@ -204,8 +207,8 @@ def with_new_texts(
 
 
 def sound_and_faulty(text: str) -> tuple[str, str]:
-    """Returns two versions of ``text``, where ``[sound|faulty]`` marks alternatives: with all sound
-    ones, and with all faulty ones."""
+    """Returns two versions of ``text``, which marks alternatives as ``[sound|faulty]``. For
+    example, ``Ice is [cold|hot].`` becomes ``Ice is cold.`` and ``Ice is hot.``"""
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
@@ -219,10 +222,10 @@ def stable_hash(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Donors:
-    """Assistant turns of other conversations, whose text is put into a dialogue.
+    """Assistant turns of other conversations, whose text can be put into a dialogue.
 
     Attributes:
-        turns: Language -> (group, text) pairs, the shortest text first. A group is a conversation.
+        turns: Language -> (conversation, text) pairs, the shortest text first.
     """
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -251,13 +254,13 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns the text of a random turn of another conversation, or None if no drawn turn is
-        accepted.
+        """Returns the text of a random turn of another conversation, or None if ``accept`` rejects
+        all turns that are drawn.
 
         Args:
-            edit: Gives the language, the random numbers and the conversation to avoid.
+            edit: Has the language, the random number generator, and the conversation to avoid.
             length: Approximate length in characters.
-            accept: Says whether a text may be used.
+            accept: Returns whether a text may be used.
         """
         turns = self.turns.get(edit.lang, [])
         if not turns:
@@ -276,25 +279,25 @@ class Donors:
 
 
 class CannotInject(Exception):
-    """The dialogue cannot carry the issue. The message says why."""
+    """Raised if a dialogue does not allow an issue to be injected. The message says why."""
 
 
 @dataclass
 class Edit:
-    """An issue to put into ``dialogue``: one version has it, and a similar control version lacks
-    it.
+    """Two edited versions of ``dialogue``: one with an issue, and a similar one without it (the
+    control).
 
     Attributes:
         dialogue: The original.
-        strength: From 1 to 3.
-        rng: Makes all random choices.
+        strength: How much is edited, from 1 (one sentence) to 3 (several sentences or answers).
+        rng: Random number generator for all choices.
         donors: Turns of other conversations, whose text may be used.
-        split: Which part of the sentence tables to use.
-        group: The conversation, whose turns are not used as donors.
+        split: Which part of the sentence tables to use: ``train``, ``val`` or ``test``.
+        group: Name of the conversation. Its own turns are not used as donors.
         injected: Turn index -> new text in the version with the issue.
         control: Turn index -> new text in the control, for the same turns.
         touched: Indices of the assistant turns with the issue.
-        how: The name of the method.
+        how: Name of the method, such as ``contradiction``.
     """
 
     dialogue: Dialogue
@@ -330,10 +333,10 @@ class Edit:
 
         Args:
             need: The minimum number of such turns.
-            why: The message if there are fewer.
+            why: The error message if there are fewer turns than that.
 
         Raises:
-            CannotInject: There are fewer than ``need``.
+            CannotInject: There are fewer than ``need`` such turns.
         """
         turns = self.dialogue.assistant_turns
         answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
@@ -342,7 +345,8 @@ class Edit:
         return answers
 
     def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """Returns ``count`` random items of ``options`` in their order, all if there are fewer."""
+        """Returns ``count`` random items of ``options`` in their original order, or all items if
+        there are fewer."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
@@ -372,11 +376,11 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Inserts a sentence into the turn ``turn``: ``injected`` into the version with the issue,
-        ``control`` into the control.
+        """Inserts one sentence into each version of the turn ``turn``: ``injected`` into the
+        version with the issue, and ``control`` into the control.
 
         Args:
-            position: From 0 (begin) to 1 (end).
+            position: Where to insert, from 0 (before the first sentence) to 1 (after the last).
         """
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
@@ -387,7 +391,7 @@ class Edit:
         edited turns).
 
         Raises:
-            CannotInject: The two versions of such a turn are equal.
+            CannotInject: A turn in ``touched`` has the same text in both versions.
         """
         self.how = how
         if touched is None:
@@ -403,7 +407,8 @@ class Edit:
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns random neutral sentences, none of which is a turn of the dialogue.
+        """Returns random neutral sentences, such as "That is a good point.", none of which is a
+        turn of the dialogue.
 
         Args:
             length: Approximate total length in characters.
@@ -424,8 +429,8 @@ class Edit:
         return min(drawn, key=lambda sentences: abs(len(" ".join(sentences)) - length))
 
     def change_slightly(self, text: str) -> str:
-        """Returns ``text`` with one to three changes that keep its meaning: a synonym, a typing
-        slip, a hesitation or another final mark."""
+        """Returns ``text`` with one to three changes that keep its meaning: a synonym, a typo, a
+        filler or a different final punctuation mark."""
         changes = [
             self._swap_synonym,
             self._add_typo,

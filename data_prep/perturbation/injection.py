@@ -78,11 +78,11 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """Counts of an injection run.
+    """How many dialogues got each issue, and how many did not allow it.
 
     Attributes:
-        injected: Issue -> number of pairs.
-        refused: Issue -> reason why a dialogue cannot carry it -> number of dialogues.
+        injected: Issue -> number of pairs of rows (with the issue, and a control without it).
+        refused: Issue -> reason -> number of dialogues that did not allow the issue.
     """
 
     injected: Counter[str] = field(default_factory=Counter)
@@ -91,8 +91,8 @@ class InjectionCounts:
     )
 
     def summary_lines(self) -> list[str]:
-        """Returns a text for each issue: how many pairs there are, and how many dialogues cannot
-        carry it, with the most frequent reason."""
+        """Returns a line for each issue: the number of pairs, and the number of dialogues that did
+        not allow the issue, with the most frequent reason."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -115,17 +115,19 @@ def inject_issues(
 ) -> Iterator[LabelledDialogue]:
     """Yields rows with known labels, made by injecting issues into ``dialogues``.
 
-    First come clean rows, with label 0 for every issue. Then pairs follow: a row with an issue, and
-    its control, both with label 0 for issues that the edit cannot cause.
+    First come unedited rows, with label 0 for every issue. Then pairs follow: a row with an issue
+    (label 1) and a control without it (label 0). Both have label 0 for issues that the edit cannot
+    cause.
 
     Args:
-        dialogues: Conversations of one split only, because rows also use text of the others.
+        dialogues: Conversations of one split only, because text of one conversation is put into
+            others.
         seed: The same seed gives the same rows, whatever the order of ``dialogues``.
         per_issue: The number of pairs for each issue (None: as many as possible).
-        clean_count: The number of clean rows (None: ``per_issue``).
+        clean_count: The number of unedited rows (None: ``per_issue``).
         issues: The issues to inject.
         split: The split of the rows, and the part of the sentence tables to use.
-        counts: Updated, if given.
+        counts: Counts pairs and refusals, if given.
 
     Raises:
         ConfigError: An issue is unknown.
@@ -192,16 +194,16 @@ def inject_pair(
     edit in the same turns.
 
     Both have labels only for the issue and for issues that the edit cannot cause.
-    ``extra["planted"]`` says what was done.
+    ``extra["planted"]`` describes the edit.
 
     Args:
-        strength: From 1 to 3.
-        rng: Makes all random choices.
+        strength: How much is edited, from 1 (one sentence) to 3 (several sentences or answers).
+        rng: Random number generator for all choices.
         donors: Turns of other conversations, whose text may be used.
-        split: Which part of the sentence tables to use.
+        split: The split of the rows, and the part of the sentence tables to use.
 
     Raises:
-        CannotInject: The dialogue cannot carry the issue.
+        CannotInject: The dialogue does not allow the issue.
     """
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
@@ -237,7 +239,7 @@ def _labelled_row(
 
     Args:
         contents: Turn index -> new text.
-        planted: What was done, for ``extra``.
+        planted: Description of the edit, for ``extra["planted"]``.
     """
     return LabelledDialogue(
         dialogue=replace(with_new_texts(row.dialogue, contents), id=id),
@@ -253,8 +255,8 @@ def _labelled_row(
 
 
 def apply_issue(issue: str, edit: Edit) -> None:
-    """Fills ``edit`` with the two versions for ``issue``. Raises CannotInject if the dialogue
-    cannot carry it."""
+    """Adds to ``edit`` the texts of both versions, with ``issue`` and without it. Raises
+    CannotInject if the dialogue does not allow the issue."""
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
@@ -292,11 +294,11 @@ def _insert_variants(
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts ``sentences`` into ``turns``, in rotation.
+    """Inserts ``sentences`` into ``turns``, one after the other.
 
     Args:
-        sentences: (sound, faulty) pairs. The faulty one is for the version with the issue.
-        how: The name of the method.
+        sentences: (sound, faulty) pairs. The faulty sentence is for the version with the issue.
+        how: Name of the method.
     """
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.choose(edit.table_entries("openers")) if edit.flip_coin() else ""
@@ -361,8 +363,11 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
-    """Inserts a sentence of an answer, one of the turns ``sources``, again into it or a later
-    answer."""
+    """Inserts a sentence of an answer for a second time, into the same answer or a later one.
+
+    Args:
+        sources: Indices of the answers whose sentences may be repeated.
+    """
     texts = edit.texts
     source = edit.choose(sources)
     target = edit.choose([i for i in edit.answer_indices() if i >= source])
@@ -481,7 +486,7 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
     about ``length`` characters, otherwise an off-topic statement.
 
     Raises:
-        CannotInject: There is neither.
+        CannotInject: No donor and no statement is unrelated.
     """
     near = content_words(edit.texts[max(0, turn - _NEAR) : turn + _NEAR + 1], edit.lang)
 
@@ -499,8 +504,8 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
 
 
 def _inject_incoherence(edit: Edit) -> None:
-    """Injects incoherent by one of two random methods, and by the other one if the dialogue cannot
-    carry the first."""
+    """Injects incoherent by one of two methods, chosen at random. If the dialogue does not allow
+    it, the other method is used."""
     methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
         methods = [_inject_forgetting, _inject_contradiction]
@@ -549,8 +554,8 @@ def _inject_forgetting(edit: Edit) -> None:
 
 
 def _reorder_answers(edit: Edit) -> None:
-    """Exchanges two or more answers, so that none keeps its place. In the control all keep their
-    places."""
+    """Exchanges two or more answers, so that none stays at its turn. In the control, all answers
+    stay."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answer_indices(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
@@ -585,7 +590,7 @@ def _garble_answers(edit: Edit) -> None:
 
 
 def _garble(edit: Edit, text: str, how: str) -> str:
-    """Returns ``text`` made unreadable by the method ``how``: its second half at strength 1,
+    """Returns ``text`` made unreadable by the method ``how``: only its second half at strength 1,
     otherwise all of it."""
     if how == "foreign":
         return _to_foreign_text(edit, text)
@@ -624,8 +629,8 @@ def _make_nonsense_word(edit: Edit, word: str) -> str:
 
 
 def _to_foreign_text(edit: Edit, text: str) -> str:
-    """Returns ``text`` with its second half, or from strength 2 all of it, replaced by text in
-    another language of the same length."""
+    """Returns ``text``, all or (at strength 1) its second half, replaced by equally long text in
+    another language."""
     ends = [match.end() for match in word_pattern(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()

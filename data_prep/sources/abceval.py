@@ -25,10 +25,11 @@ def to_dialogue_level(
 ) -> Iterator[LabelledDialogue]:
     """Yields one row for each conversation in ABC-Eval, with MEDAL's issues as labels.
 
-    ``extra["machine_labels"]`` has the labels of each model.
+    An issue is 1 if a turn shows its behaviour. ``extra["machine_labels"]`` maps issue -> model ->
+    label.
 
     Args:
-        rows: The turns, labelled with behaviours. An issue is 1 if any turn shows its behaviour.
+        rows: Turns of ABC-Eval, labelled with behaviours such as ``redundant``.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
@@ -59,11 +60,11 @@ def to_dialogue_level(
 
 
 def _any_turn(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Combines the ratings of several turns into one for each annotator: 1 if any is 1, otherwise
-    None if any is None, otherwise 0.
+    """Combines the ratings of several turns into one for each annotator: 1 if any rating is 1,
+    otherwise None if any is missing, otherwise 0.
 
     Args:
-        columns: [turns, annotators] ratings.
+        columns: [turns, annotators] ratings, None for a missing rating.
     """
     labels: list[float | None] = []
     for answers in zip(*columns, strict=True):

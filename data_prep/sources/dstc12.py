@@ -45,14 +45,14 @@ TRAIN_SCALES: dict[str, Scale] = (
 def to_dstc12(
     row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
 ) -> LabelledDialogue:
-    """Returns ``row``, from FED or ConTurE, with labels for the dimensions of DSTC-12 in place of
-    its own (ORALIS, Table 2, Equation 1).
+    """Returns ``row``, from FED or ConTurE, with its labels converted to the dimensions of DSTC-12
+    (ORALIS, Table 2, Equation 1).
 
-    A new label is the mean of the old dimensions that it consists of, as a whole number. It is left
-    out if one of them has no label.
+    A new label is the mean of one or two old labels, rescaled and rounded to a whole number. It is
+    left out if an old label is missing.
 
     Args:
-        scales: Dimension of DSTC-12 -> scale (low, high).
+        scales: Dimension of DSTC-12 -> its scale (low, high), such as ``{"trust": (0, 5)}``.
     """
     units: dict[str, float] = {}
     for rating in row.ratings():
@@ -78,13 +78,14 @@ def to_dstc12(
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields ``rows`` in the same order, each with the split ``train`` or ``validation``.
+    """Yields all ``rows`` in the same order, with one half in the split ``train`` and the other in
+    ``validation``.
 
     Each split gets half of the labels of each dimension (iterative stratification, Sechidis et al.,
     2011). Rows of one conversation stay together.
 
     Args:
-        seed: Determines which half a conversation is in.
+        seed: Random seed of the split.
     """
     rows = list(rows)
     groups: dict[str, set[str]] = defaultdict(set)
@@ -117,12 +118,12 @@ def halve(
 
 @source("map_rows")
 def relabel_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields ``rows``, from FED or ConTurE, with labels for the dimensions of DSTC-12."""
+    """Yields ``rows``, from FED or ConTurE, with labels converted to the dimensions of DSTC-12."""
     return map(to_dstc12, rows)
 
 
 @source("map_and_halve")
 def relabel_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields ``rows``, from FED or ConTurE, with labels for the dimensions of DSTC-12 and a split,
-    ``train`` or ``validation``."""
+    """Yields ``rows``, from FED or ConTurE, with labels converted to the dimensions of DSTC-12, one
+    half in the split ``train`` and the other in ``validation``."""
     return halve(map(to_dstc12, rows))

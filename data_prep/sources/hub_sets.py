@@ -27,8 +27,8 @@ def read_medal() -> Iterator[LabelledDialogue]:
 
 
 def fetch_hub_folder(repository: str) -> str:
-    """Returns the local folder of ``repository``, a data set on the Hugging Face Hub, after a
-    download unless offline. Raises SourceError if the set is not available."""
+    """Returns the local folder of ``repository``, a data set on the Hugging Face Hub. It is
+    downloaded unless offline. Raises SourceError if the set is not available."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -58,7 +58,8 @@ def read_hub_folder(folder: str) -> Iterator[Any]:
 
 
 def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the type of each issue in ``row``, a row of Soda-Eval, with GPT-4's comment on it."""
+    """Returns GPT-4's comment on each issue in ``row``, a row of Soda-Eval, by the name of the
+    issue."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())
@@ -70,8 +71,8 @@ def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
 def read_soda_eval() -> Iterator[LabelledDialogue]:
     """Yields the rows of Soda-Eval: turns of SODA's dialogues with GPT-4's labels.
 
-    ``overall`` is from 1 to 5, and each type of issue is 1 (present) or 0. The speaker of the last
-    turn is the assistant."""
+    ``overall`` is from 1 to 5, and each issue is 1 (present) or 0. Whoever speaks last has the role
+    ``assistant``."""
     folder = fetch_hub_folder(SODA_EVAL)
     types: set[str] = set()
     for row in read_hub_folder(folder):

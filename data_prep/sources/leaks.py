@@ -30,9 +30,9 @@ class Leak:
     """A training row whose dialogue is also in the test set.
 
     Attributes:
-        train_id: The training row.
-        test_id: The test row.
-        how: A description of the match.
+        train_id: Id of the training row.
+        test_id: Id of the test row.
+        how: How the two match, such as ``near-duplicate, Jaccard 0.83``.
     """
 
     train_id: str
@@ -60,7 +60,8 @@ def require_no_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``."""
+    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``, as the same or
+    nearly the same text or as a beginning."""
     groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
@@ -97,13 +98,11 @@ def _is_ungrouped(row: LabelledDialogue) -> bool:
 def _nearest_row_finder(
     rows: Sequence[LabelledDialogue],
 ) -> Callable[[Dialogue], tuple[float, str]]:
-    """Returns a function that finds the row most similar to a dialogue.
-
-    Args:
-        rows: The rows to search.
+    """Returns a function that finds the row of ``rows`` most similar to a dialogue.
 
     Returns:
-        A function of a dialogue. It returns a Jaccard similarity of word 5-grams and a row id.
+        A function from a dialogue to two values: the highest Jaccard similarity (of word 5-grams)
+            and the id of the row that has it.
     """
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
@@ -129,14 +128,14 @@ def _nearest_row_finder(
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
 def _normalise(text: str) -> str:
-    """Returns ``text`` without differences in case, character width, encoding, spaces and
-    punctuation."""
+    """Returns ``text`` in Unicode form NFKC and without case, with a single space in place of
+    spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(_NOT_A_WORD.sub(" ", folded).split())
 
 
 def _running_hashes(dialogue: Dialogue) -> list[int]:
-    """Returns a hash for each turn: of the dialogue up to and including it."""
+    """Returns for each turn a hash of all turns up to and including this turn."""
     texts = (_normalise(turn.content) for turn in dialogue.turns)
     return list(
         accumulate(texts, lambda before, text: hash((before, text)), initial=0)
@@ -145,7 +144,7 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
 
 def _shingles(dialogue: Dialogue) -> set[int]:
     """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has no
-    spaces). The set is empty for a short text."""
+    spaces). The set is empty if there are fewer than 20."""
     words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))

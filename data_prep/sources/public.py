@@ -47,13 +47,14 @@ def make_row(
 
     Args:
         id: The id of the row.
-        ratings: Dimension -> ratings. One that is not a number, such as "N/A", becomes None.
-        scales: Dimension -> scale (low, high), or None.
+        ratings: Dimension -> one rating for each annotator, such as ``{"overall": [4, 5]}``. A
+            rating that is not a number, such as "N/A", becomes None.
+        scales: Dimension -> scale (low, high), None if unknown.
         source: The name of the data set.
         group: The name of the conversation.
-        model: The name of the chatbot.
+        model: The name of the chatbot, None if unknown.
         lang: The language, such as ``en``.
-        split: By default a hash of ``group`` chooses one.
+        split: Such as ``test``. If None, a hash of ``group`` chooses the split.
         fields: Further fields of LabelledDialogue.
     """
     models = {} if model is None else {"assistant": model}
@@ -79,8 +80,8 @@ def make_row(
 
 
 def alternating_turns(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Returns a turn for each of ``texts``, with alternating roles. The last turn has the role
-    ``last``."""
+    """Returns a turn for each of ``texts``, with user and assistant in alternation. The role of the
+    last turn is ``last``."""
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
@@ -94,8 +95,8 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """Yields the rows of FED's file fed_data.json at ``path``.
 
     Args:
-        level: ``dialogue`` for whole dialogues, ``turn`` for replies, whose labels are about the
-            last turn.
+        level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, whose labels
+            are about that reply.
     """
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
@@ -124,8 +125,8 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 
 
 def _marked_turns(text: str) -> Iterator[Turn]:
-    """Yields the turns in ``text``. Each begins with ``User:`` or ``System:`` at the start of a
-    line. Other lines continue a turn."""
+    """Yields the turns in ``text``. A turn begins with ``User:`` or ``System:`` at the start of a
+    line, and continues on the lines after it."""
     _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
     for mark, content in zip(parts[::2], parts[1::2], strict=True):
         role: Role = "user" if mark == "User" else "assistant"
@@ -138,8 +139,8 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     The file names no chatbots and no splits. A hash of the dialogue chooses the split.
 
     Args:
-        level: ``dialogue`` for whole dialogues, ``turn`` for replies with a vote: 0 (dislike), 1 or
-            2 (like).
+        level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, which is
+            rated 0 (dislike), 1 or 2 (like).
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -176,7 +177,11 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 def _conture_ratings(
     answers: Sequence[Mapping[str, object]],
 ) -> dict[str, list[object]]:
-    """Returns the ratings of a dialogue by dimension. ``answers`` has an entry for each rater."""
+    """Returns the ratings of a dialogue by dimension, one rating for each annotator.
+
+    Args:
+        answers: For each annotator, question -> rating.
+    """
     ratings = {}
     for question in answers[0]:
         name = (
@@ -190,8 +195,8 @@ def _conture_ratings(
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of Dialogue-Eval's file dialogue_data/pass_free(run1).json at ``path``.
 
-    Labels are z scores, standardised for each worker. ``overall`` is the mean of the seven scores.
-    A hash of the worker chooses the split."""
+    Labels are z scores, standardised for each crowd worker. ``overall`` is the mean of the
+    dimensions. A hash of the worker chooses the split."""
     workers: dict[str, str] = {}
     number = 0
     for hit in read_json(path):
@@ -219,8 +224,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of UniEval's file topical_chat.json at ``path``: replies with the ratings of
-    USR, averaged over annotators."""
+    """Yields the rows of UniEval's file topical_chat.json at ``path``: replies to Topical-Chat,
+    with the ratings of USR averaged over annotators."""
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -254,7 +259,8 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, in ten languages.
 
-    Only the English text was rated. Its mean rating is the label in every language."""
+    Only the English dialogues were rated. Translations have the mean rating of the English
+    dialogue."""
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -282,7 +288,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     Whoever writes first is the user. Conversations in which only one student wrote are skipped.
 
     Args:
-        path: The file. By default the file in the package chitchat-dataset.
+        path: JSON file of the conversations. By default the file in the package chitchat-dataset.
     """
     for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])

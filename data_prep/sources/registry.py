@@ -47,16 +47,17 @@ SOURCES = {
 
 
 class DataSpec(BaseModel):
-    """The parts of a text that names data.
+    """A parsed text that names data, such as ``fed:turn:test``.
 
-    The text is ``name[:part][:level][:split]`` for a known data set, ``path[:split]`` for a file,
+    The text is ``SET[:part][:level][:split]`` for a known data set, ``PATH[:split]`` for a file,
     ``-`` for standard input, or ``hf:ID[:config]:split`` for the Hugging Face Hub.
 
     Attributes:
         name: The data set, the path of a file, or the whole text for the Hub.
-        part: The part of the data set.
-        level: ``dialogue`` or ``turn``.
-        split: ``train``, ``validation`` or ``test``.
+        part: The part of the data set, such as ``topical`` of ``usr``. None if not named.
+        level: ``dialogue`` for labels on whole dialogues, ``turn`` for labels on single replies.
+            None if not named.
+        split: ``train``, ``validation`` or ``test``. None for all splits.
     """
 
     name: str
@@ -70,8 +71,8 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Returns the parts of ``text``, such as ``fed:turn:test``. Raises SourceError if the data set,
-    or a word after a colon, is unknown."""
+    """Parses ``text``, which names data, such as ``fed:turn:test``. Raises SourceError if the data
+    set, or a word after a colon, is unknown."""
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -95,7 +96,8 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_name(text: str) -> str:
-    """Returns the name of the data set or file in ``text``, without part, level and split."""
+    """Returns the name of the data set or file in ``text``, such as ``fed`` in
+    ``fed:turn:test``."""
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
@@ -116,7 +118,7 @@ def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
     """Returns the rows that ``text`` names, such as ``dstc9:train``, as a list.
 
     Args:
-        how: Arguments of ``stream_rows``, which raises the same errors.
+        how: Keyword arguments of ``stream_rows``. Its errors are raised here too.
     """
     return list(stream_rows(text, **how))
 
@@ -130,11 +132,12 @@ def stream_rows(
     """Yields the rows that ``text`` names, such as ``dstc9:train`` or ``my.jsonl``.
 
     Args:
-        reading: Counts malformed lines.
+        reading: A report, in which malformed lines are counted.
         options: How to read a file. Not used for a known data set.
 
     Raises:
-        SourceError: A file is missing, or no row has the split or the level in ``text``.
+        SourceError: The data set is unknown, a file is missing, or no row has the split or the
+            level in ``text``.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
@@ -158,7 +161,7 @@ def _read_all_rows(
     """Yields the rows of ``spec`` in all splits and, for a file, in all levels.
 
     Args:
-        reading: Counts malformed lines.
+        reading: A report, in which malformed lines are counted.
         options: How to read a file.
     """
     if spec.is_file:
@@ -177,8 +180,8 @@ def _read_all_rows(
 def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     """Returns the files of ``source`` to read for ``spec``.
 
-    Without a part and a level, these are the files of whole dialogues, or of turns if there are
-    none."""
+    If ``spec`` names neither a part nor a level, the files of whole dialogues are preferred to
+    those of turns."""
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)
@@ -192,14 +195,16 @@ def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
 
 
 def _read_part(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
-    """Returns the rows of the file ``part`` of ``source``: of the converted copy in
-    $MEDAL_JUDGES_DATA, otherwise of the file as published.
+    """Returns the rows of the file ``part`` of ``source``.
+
+    A copy converted to this project's JSONL, in $MEDAL_JUDGES_DATA, is preferred to the file as
+    published.
 
     Args:
-        reading: Counts malformed lines.
+        reading: A report, in which malformed lines are counted.
 
     Raises:
-        SourceError: Neither file is available, or the published file has another form.
+        SourceError: Neither file is available, or the published file has an unexpected format.
     """
     hint = f"Put {part.line_file} (line format) into the folder that ${DATA_VARIABLE} names"
     local = find_local_file(part)
@@ -243,7 +248,7 @@ def _rows_or_source_error(
 
 
 def find_local_file(part: SourceFile) -> Path | None:
-    """Returns the path of ``part`` on this machine: the converted copy in $MEDAL_JUDGES_DATA,
+    """Returns the local path of ``part``: the copy converted to JSONL in $MEDAL_JUDGES_DATA,
     otherwise the published file in the cache, otherwise None."""
     folder = data_folder()
     candidates = []

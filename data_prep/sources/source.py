@@ -24,9 +24,10 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Decorator that registers a reader under ``name``, by which configs/sources.yaml refers to it.
+    """Returns a decorator that registers a function under ``name``, for use in
+    configs/sources.yaml.
 
-    The reader reads a file, or converts rows."""
+    The function yields rows. It reads them from a file or converts other rows."""
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
         READERS[name] = read
@@ -39,17 +40,18 @@ class SourceFile(BaseModel):
     """One file of a data set: as published, as a copy converted to this project's JSONL, or both.
 
     Attributes:
-        name: The part of the data set.
-        level: The level of its rows, ``dialogue`` or ``turn``.
+        name: Name of the file in the data set, such as ``topical``.
+        level: ``dialogue`` for labels on whole dialogues, ``turn`` for labels on single replies.
         line_file: Name of the converted copy in $MEDAL_JUDGES_DATA.
-        line_sha256: Checksum of the converted copy.
+        line_sha256: Checksum of the converted copy, None if unknown.
         url: Address of the published file. Empty if it cannot be downloaded.
         public_file: Path of the published file in the cache.
         sha256: Checksum of the published file.
         why: Why the published file cannot be read, if ``read`` is None.
-        read: Registered name of the reader of the published file.
-        view: Registered name of a function that converts the rows.
-        named_only: Whether the file is read only if named, as in ``SOURCE:PART``.
+        read: Registered name of the function that reads the published file.
+        view: Registered name of a function that converts the rows, such as ``halve``. None for no
+            conversion.
+        named_only: Whether the file is read only if its name is given, as in ``dstc12:fed``.
         splits: The splits that its rows can have. Empty means any.
     """
 
@@ -71,14 +73,15 @@ class Source(BaseModel):
     """A named data set.
 
     Attributes:
-        name: The name, such as ``fed``. A package's reader is registered under it.
-        title: The name for people.
+        name: The name, such as ``fed``.
+        title: One line that describes the set.
         licence: The licence of the data.
         citation: The paper.
-        languages: The languages of the dialogues.
+        languages: The languages of the dialogues, such as ``("en", "zh")``.
         parts: The files. Empty for a Python package or a data set on the Hub.
         notes: What users should know.
-        package: The Python package or the Hub, if the set has no files.
+        package: The Python package or the data set on the Hub, if the set has no files. Its reader
+            is registered under ``name``.
         labelled_by: The model that made the labels, None for people.
     """
 

@@ -37,7 +37,7 @@ _NOISE = {
 
 
 class PlainConsole(Console):
-    """A console of rich that prints text unchanged, without reading markup or emoji codes in it."""
+    """A rich console that prints text unchanged, without reading markup or emoji codes in it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -47,8 +47,8 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False) -> Console:
-    """Returns a console as wide as the terminal, or 100 columns wide without one. ``stderr``:
-    whether it prints on standard error."""
+    """Returns a console as wide as the terminal, or 100 columns wide without a terminal. If
+    ``stderr``, it prints on standard error."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 
@@ -60,8 +60,8 @@ class Printout:
     Attributes:
         tables: Tables, each with its title.
         notes: Dimmed lines below the tables.
-        head: Lines that are not wrapped.
-        foot: Lines that are not wrapped.
+        head: Lines above the tables, which are not wrapped.
+        foot: Lines at the end, which are not wrapped.
     """
 
     tables: Sequence[Table | RichTable]
@@ -92,11 +92,11 @@ def shorten(text: str, length: int = WIDTH) -> str:
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """Converts ``table`` to a table of rich, for the terminal.
+    """Converts ``table`` to a rich table for the terminal.
 
     Args:
         columns: Names of the columns to keep. Empty for all.
-        intervals: Names of the columns that show intervals. None for all.
+        intervals: Names of the columns that show confidence intervals. None for all.
     """
     is_brief: dict[int, bool] = {}  # the columns to print
     printed = RichTable(
@@ -143,7 +143,7 @@ class ProgressBar:
 
     Args:
         label: Text before the bar.
-        total: Number of all dialogues, None if unknown.
+        total: Total number of dialogues, None if unknown.
     """
 
     def __init__(self, label: str, total: int | None = None) -> None:
@@ -178,8 +178,8 @@ class ProgressBar:
         """Adds ``count`` to the number of finished dialogues.
 
         Args:
-            finished: Number of finished dialogues, in place of adding ``count``.
-            total: New number of all dialogues. None for no change.
+            finished: New number of finished dialogues, in place of adding ``count``.
+            total: New total number of dialogues. None for no change.
             note: New text beside the bar. None for no change.
         """
         (task,) = self._bar.tasks

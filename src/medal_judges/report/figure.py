@@ -69,9 +69,8 @@ class Intervals:
     Attributes:
         names: Names of the rows.
         span: Lowest and highest value of the axis.
-        ceiling: Human ceiling, drawn as a diamond on each row.
-        like: For each row, the agreement to compare with the ceiling, drawn as a ring. None for no
-            ring.
+        ceiling: Agreement among people (human ceiling), drawn as a diamond on each row.
+        rings: For each row, a second value, drawn as a ring. None for no ring.
     """
 
     title: str
@@ -88,7 +87,7 @@ class Bar:
 
     Attributes:
         name: Text on the left of the bar.
-        segments: Length and colour of each segment.
+        segments: (length, colour) of each segment.
         text: Text on the right of the bar.
     """
 
@@ -112,9 +111,9 @@ class Figure:
 
     Attributes:
         title: Title inside the figure.
-        panels: Parts that are drawn side by side.
+        panels: Panels, which are drawn side by side.
         heading: Heading above the figure on a page.
-        legend: Name and colour of each entry.
+        legend: (name, colour) pairs to explain colours.
     """
 
     title: str
@@ -124,8 +123,8 @@ class Figure:
 
 
 def axis_range(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
-    """Returns the range of an axis that shows ``estimates`` and their intervals. It is wider on
-    both sides by ``share`` of its length."""
+    """Returns the lower and upper end of an axis that shows ``estimates`` and their intervals, with
+    a margin of ``share`` times its length on both sides."""
     ends: list[float] = []
     for estimate in estimates:
         for end in (estimate.low, estimate.value, estimate.high):
@@ -146,7 +145,7 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
         figures: Maps each file name, without its ending, to a figure.
 
     Returns:
-        Content of each SVG file by ``id(figure)``.
+        Maps ``id(figure)`` to the content of the figure's SVG file.
     """
     drawings = {}
     if figures:
@@ -159,10 +158,11 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
 
 
 def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Draws ``figure`` and returns the content of a file for each of ``endings``.
+    """Draws ``figure`` and returns the content of a file in each format, such as ``{"svg":
+    b"..."}``.
 
     Args:
-        endings: Some of ``png``, ``pdf`` and ``svg``.
+        endings: Formats to return, some of ``png``, ``pdf`` and ``svg``.
     """
     import matplotlib
 
@@ -180,8 +180,8 @@ def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str,
 
 
 def _draw_canvas(figure: Figure) -> Canvas:
-    """Draws the panels of ``figure`` below its title and above its legend. Returns a figure of
-    matplotlib."""
+    """Draws the panels of ``figure`` below its title and above its legend. Returns a matplotlib
+    figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.patches import Patch
@@ -214,7 +214,7 @@ def _draw_canvas(figure: Figure) -> Canvas:
 
 
 def _size_in_inches(panel: Series | Intervals | Bars) -> Range:
-    """Returns the width and height of ``panel``."""
+    """Returns the width and height of ``panel`` in inches."""
     if isinstance(panel, Series):
         return 3.0, 2.7
     if isinstance(panel, Bars):

@@ -16,8 +16,8 @@ def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -
 
     Args:
         suite: Name of the test suite.
-        gates: Name, verdict and text of each gate. Verdicts other than ``failed`` and ``undecided``
-            pass.
+        gates: (name, verdict, message) of each gate. ``failed`` becomes a failure, ``undecided`` a
+            skipped test, and any other verdict a passed test.
 
     Returns:
         The ``path``.

@@ -38,11 +38,11 @@ Turns = Sequence[tuple[str, str]]  # (role, text)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks of a page that are hidden until a reader clicks on ``summary``.
+    """A part of a page that is hidden until a reader clicks on ``summary``.
 
     Attributes:
         summary: Text that is always shown.
-        blocks: What is hidden.
+        blocks: Paragraphs, tables and figures to hide.
         is_open: Whether the blocks are shown at first.
     """
 
@@ -62,11 +62,12 @@ class Section:
     """A part of a page with a heading. The page leaves out sections without blocks.
 
     Attributes:
-        anchor: Name of the section in links.
+        anchor: Name of the section in links, such as ``labels``.
         heading: Text above the section.
-        blocks: Content.
-        lead: Text below the heading. None for the text of ``anchor`` in leads.html.
-        link: Shorter heading for the navigation.
+        blocks: Paragraphs, tables and figures of the section.
+        lead: Text below the heading. None to take the text called ``anchor`` from the template
+            leads.html.
+        link: Shorter heading for the navigation. Empty for ``heading``.
     """
 
     anchor: str
@@ -78,18 +79,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The results of a command as an HTML page, with tables, figures and JSON beside it.
+    """The results of a command as an HTML page, with tables, figures and JSON in files beside it.
 
     Attributes:
-        name: Name of the file, without ``.html``.
+        name: Name of the HTML file, without ``.html``.
         title: Title at the top of the page.
         subtitle: Text below the title.
-        sections: Parts of the page.
-        leads: Package whose templates/leads.html has the texts below the headings.
-        tables: Maps KEY to the content of tables/KEY.csv.
-        figures: Maps KEY to the content of figures/KEY.png, .pdf and .svg.
-        record: Content of the JSON file. None for no such file.
-        printout: What the command prints in the terminal.
+        sections: Sections of the page.
+        leads: Package whose templates/leads.html has the texts below the headings. Empty for none.
+        tables: File name -> table. ``{"scores": table}`` is written to tables/scores.csv.
+        figures: File name -> figure. ``{"scores": figure}`` is written to figures/scores.png, .pdf
+            and .svg.
+        record: Content of the JSON file. None for no JSON file.
+        printout: What the command prints in the terminal. None for nothing.
     """
 
     name: str
@@ -144,7 +146,8 @@ class Page:
 
 
 def print_and_write(page: Page, folder: Path | None) -> None:
-    """Writes ``page`` to ``folder``, if there is one, then prints its ``printout`` and its path."""
+    """Writes ``page`` to ``folder``, then prints its ``printout`` and the path of the page. If
+    ``folder`` is None, it only prints."""
     path = None
     if folder is not None:
         path = page.write(folder)
@@ -155,7 +158,8 @@ def print_and_write(page: Page, folder: Path | None) -> None:
 
 
 def render_template(package: str, template: str, **values: object) -> Markup:
-    """Returns HTML: the file ``template`` of ``package``, filled with ``values``."""
+    """Returns HTML from the jinja template with the file name ``template`` in ``package``, filled
+    with ``values``."""
     return Markup(
         _template_environment(package).get_template(template).render(**values)
     )
@@ -163,8 +167,8 @@ def render_template(package: str, template: str, **values: object) -> Markup:
 
 @cache
 def _template_environment(package: str) -> Environment:
-    """Returns the jinja environment for the templates of ``package``. It escapes everything except
-    Markup."""
+    """Returns the jinja environment for the templates of ``package``. Values are escaped for HTML
+    unless they are ``Markup``."""
     templates = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -184,8 +188,9 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
     """Returns the HTML of a chat.
 
     Args:
-        turns: Role and text of each turn.
-        contributions: How much each turn raised or lowered the score, shown as a colour.
+        turns: (role, text) of each turn.
+        contributions: How much each turn raised or lowered the judge's score, shown as a colour.
+            Empty for no colours.
     """
     moves: Sequence[float | None] = contributions or [None] * len(turns)
     largest = max((abs(move) for move in contributions), default=0.0) or 1.0
@@ -197,10 +202,12 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
 
 
 def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
-    """Returns the role and text of each turn of ``dialogue``.
+    """Returns the role and text of each turn of ``dialogue``, shortened if the dialogue is very
+    long.
 
     Args:
-        limit: Most characters of all texts. Beyond it, each text is cut to an equal share.
+        limit: Maximum number of characters of the dialogue. In a longer one, each turn is cut at
+            ``limit`` divided by the number of turns.
     """
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:

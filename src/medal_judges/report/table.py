@@ -22,15 +22,15 @@ from medal_judges.storage.files import atomic_write
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A p-value. One below 0.001 is shown as < 0.001."""
+    """A table cell with a p-value. A p-value below 0.001 is shown as < 0.001."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share, shown in percent with its interval. If ``signed``, it is a difference of two shares,
-    shown in percentage points."""
+    """A table cell with a share, shown in percent with its interval. If ``signed``, it is a
+    difference of two shares, shown in percentage points."""
 
     estimate: Estimate
     signed: bool = False
@@ -38,19 +38,20 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """An estimate that is shown without its interval. On the page, a tooltip has the interval."""
+    """A table cell with an estimate, shown without its interval. On the page, the interval is in a
+    tooltip."""
 
     estimate: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A traffic light that shows a verdict.
+    """A table cell with a verdict, shown as a traffic light.
 
     Attributes:
-        colour: Colour of the light. ``none`` is neither good nor bad.
+        colour: ``green`` for a good verdict, ``red`` for a bad one, ``none`` for no verdict.
         text: Text beside the light.
-        tooltip: Text under the mouse.
+        tooltip: Text that appears under the mouse.
         value: Number for CSV files and for sorting.
     """
 
@@ -76,8 +77,10 @@ class Table:
         columns: Names of the columns.
         rows: Cells of each row. None is shown as a dash.
         note: Text below the table.
-        headings: Maps a row's index to the heading above it. Groups are sorted separately.
-        last: Kind of a last row that sorting does not move, None for an ordinary row.
+        headings: Row index -> heading above this row, such as ``{0: "German", 3: "English"}``. Rows
+            below each heading are sorted separately.
+        last: What the last row is, if it stays last when a reader sorts: ``ceiling`` (agreement
+            among people) or ``total``.
     """
 
     title: str
@@ -88,13 +91,14 @@ class Table:
     last: Literal["ceiling", "total"] | None = None
 
     def groups(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        """Yields the heading and the rows of each group. A table without headings is one group."""
+        """Yields each heading and the rows below it. A table without headings is one group."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """Returns for each column whether it holds words or numbers, by which it is aligned."""
+        """Returns for each column whether it holds ``words`` or a ``number``, which determines its
+        alignment."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -102,7 +106,8 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the table as a JSON object. A typed cell becomes an object of its fields."""
+        """Returns the table as a JSON object. A cell such as PValue becomes an object of its
+        fields."""
         rows = [
             [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows
@@ -117,7 +122,7 @@ class Table:
 
 def csv_value(cell: object) -> object:
     """Returns ``cell`` as a value for CSV, in full precision. An Estimate becomes ``value [low,
-    high]``, its value alone, or the reason why it has none."""
+    high]``, only its value if it has no interval, or ``undefined: REASON`` if it has no value."""
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
@@ -129,7 +134,8 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the number by which ``cell`` is sorted on the page, or its text without a number."""
+    """Returns the number by which ``cell`` is sorted on the page, or its text if it has no
+    number."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value
@@ -138,11 +144,12 @@ def sort_key(cell: object) -> object:
 def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
-    """Writes a CSV file, safe to open as a spreadsheet, and returns its ``path``.
+    """Writes a CSV file and returns its ``path``. Cells that a spreadsheet would run as formulas
+    are escaped.
 
     Args:
         columns: Names of the columns.
-        rows: Typed cells or plain values. None becomes an empty cell.
+        rows: Cells of each row: plain values, or types such as Share. None becomes an empty cell.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -152,7 +159,8 @@ def write_csv(
 
 
 def slug(text: str) -> str:
-    """Returns ``text`` in lower case, with a dash between words. Only a-z and 0-9 are kept."""
+    """Returns ``text`` as a file name, such as ``mean-score`` for ``Mean (score)``. Only a-z and
+    0-9 are kept."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
@@ -166,7 +174,7 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 
 def p_value_cell(value: float | None) -> PValue | None:
-    """Returns a p-value as a cell, and None for None."""
+    """Returns the p-value ``value`` as a table cell. None stays None."""
     return None if value is None else PValue(value)
 
 
@@ -174,8 +182,8 @@ DASH = "–"
 
 
 def number_text(value: float, digits: int = 2) -> str:
-    """Returns ``value`` as text with ``digits`` decimals and a typographic minus sign. Zero has no
-    sign."""
+    """Returns ``value`` as text with ``digits`` decimals and a typographic minus sign. A value that
+    rounds to zero has no sign."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -188,7 +196,8 @@ def percent_text(share: float) -> str:
 
 
 def points_text(difference: float) -> str:
-    """Returns ``difference``, of two shares, as text in percentage points, such as ``+4.8 pts``."""
+    """Returns the ``difference`` of two shares (-1 to 1) in percentage points, such as ``+4.8
+    pts``."""
     return f"{'+' if difference > 0 else ''}{_percent_number(difference)} pts"
 
 
@@ -197,7 +206,8 @@ def _percent_number(share: float) -> str:
 
 
 def in_percent(share: Estimate) -> Estimate:
-    """Returns ``share`` (0 to 1) in percent, with its interval and reason."""
+    """Returns ``share`` (0 to 1) in percent, with its interval and reason but without its
+    p-value."""
     # None stays None, and 0 stays 0.
     return Estimate(
         share.value and 100 * share.value,
@@ -215,10 +225,10 @@ def p_value_text(value: float) -> str:
 def interval_text(
     estimate: Estimate, text: Callable[[float], str] = number_text
 ) -> str:
-    """Returns the interval of ``estimate`` as ``[low, high]``, or an empty text without one.
+    """Returns the interval of ``estimate`` as ``[low, high]``, or an empty string if it has none.
 
     Args:
-        text: Function that writes a number as text.
+        text: Function that formats a number.
     """
     if estimate.low is None or estimate.high is None:
         return ""
@@ -226,8 +236,8 @@ def interval_text(
 
 
 def estimate_text(cell: Cell) -> str:
-    """Returns ``cell``, an estimate or a share, as text with its interval, or the reason without a
-    value."""
+    """Returns ``cell``, an estimate or a share, as text such as ``0.52 [0.41, 0.63]``. Without a
+    value, returns the reason."""
     text, span, hint = cell_parts(cell)
     if text == DASH:
         return hint
@@ -235,8 +245,8 @@ def estimate_text(cell: Cell) -> str:
 
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
-    """Returns the value, the interval and the tooltip of ``cell`` as three texts. The last two may
-    be empty."""
+    """Returns the value, the interval and the tooltip of ``cell`` as three strings. Interval and
+    tooltip may be empty."""
     if isinstance(cell, Brief):
         text, span, hint = cell_parts(cell.estimate)
         return text, "", span or hint

@@ -221,7 +221,8 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 def fit_tie_distance(human: Values, score: Values) -> float:
     """Returns the largest difference of two scores of a judge that counts as a tie.
 
-    It is fitted so that the judge orders, or ties, as many pairs of rows as possible as people do.
+    It is fitted so that the judge agrees with people on the most pairs of rows: the same order, or
+    a tie for both.
 
     Args:
         human: People's mean ratings [rows].

@@ -629,8 +629,8 @@ def _make_nonsense_word(edit: Edit, word: str) -> str:
 
 
 def _to_foreign_text(edit: Edit, text: str) -> str:
-    """Returns ``text``, all or (at strength 1) its second half, replaced by equally long text in
-    another language."""
+    """Returns ``text`` with its second half (at strength 1) or all of it replaced by equally long
+    text in another language."""
     ends = [match.end() for match in word_pattern(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()

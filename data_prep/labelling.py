@@ -100,7 +100,8 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
     """Returns the field ``earlier_labels`` for ``row.extra``, as ``{"earlier_labels": [...]}``.
 
     The current labels of ``row`` are at the end of the list. If there are none, the mapping is
-    empty."""
+    empty.
+    """
     if not row.labels:
         return {}
     record = row.to_record()
@@ -118,7 +119,8 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     """Returns ``row`` with the judgement ``check`` of its simulated user in ``extra``.
 
-    The key is ``malformed`` if the judge found a fault, otherwise ``user_check``."""
+    The key is ``malformed`` if the judge found a fault, otherwise ``user_check``.
+    """
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -371,7 +373,8 @@ class LabelCounts:
         """Returns the counts as a JSON object for report.json.
 
         With repeats, ``std_over_repeats`` has the mean standard deviation of each dimension, in
-        ascending order (MEDAL, Table 3)."""
+        ascending order (MEDAL, Table 3).
+        """
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()

@@ -54,7 +54,8 @@ class TranslateConfig(Config):
 class UnusableError(ValueError):
     """A model's answer is not a usable translation.
 
-    The message of the error says why. The next attempt shows it to the model."""
+    The message of the error says why. The next attempt shows it to the model.
+    """
 
 
 def _parse_object(answer: str) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
     Returns:
         (ids, mask), both [rows, L]. The mask is 1 for tokens and 0 for padding. On a machine with a
-        GPU, L is a multiple of 64.
+            GPU, L is a multiple of 64.
     """
     import torch
 
@@ -159,7 +159,8 @@ class SpecialTokens:
     """The special tokens of ``tokenizer``, such as the tokens that end a turn.
 
     Text of a user may contain them. ``break_up`` makes them plain text, so that a turn cannot end
-    itself."""
+    itself.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         added = tokenizer.added_tokens_decoder.values()

@@ -43,7 +43,8 @@ def torch_device(device: Device) -> torch.device:
 def max_batch_tokens(device: torch.device) -> int:
     """Returns the maximum number of padded tokens in a batch on ``device``.
 
-    It is 2,048 on a CPU, and 1,024 per GiB of memory on a GPU."""
+    It is 2,048 on a CPU, and 1,024 per GiB of memory on a GPU.
+    """
     if device.type != "cuda":
         return CPU_BATCH_TOKENS
     import torch
@@ -68,7 +69,8 @@ def torch_dtype(name: str) -> torch.dtype:
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
     """Casts the weights of ``network`` to ``dtype`` in place.
 
-    The frequencies of rotary positions stay in fp32, unlike with ``Module.to``."""
+    The frequencies of rotary positions stay in fp32, unlike with ``Module.to``.
+    """
     import torch
 
     for module in network.modules():

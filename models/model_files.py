@@ -77,7 +77,8 @@ def portable_name(model_id: str) -> str:
     """Returns a name for ``model_id`` that is valid in any working directory.
 
     It is the Hub id of an ``embedded:`` model, the absolute path of a folder, or ``model_id``
-    itself."""
+    itself.
+    """
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id

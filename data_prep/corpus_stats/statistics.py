@@ -78,7 +78,8 @@ class CorpusStatistics:
         """Returns the sorted names in ``column`` (lang, chatbot or user).
 
         The list is empty if no names are stated, or if there are more than 60, which are taken for
-        names of people."""
+        names of people.
+        """
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []

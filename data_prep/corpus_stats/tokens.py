@@ -150,7 +150,8 @@ def mtld(tokens: Sequence[str]) -> float | None:
     Returns None if no token occurs twice.
 
     It is the mean number of tokens over which the type-token ratio stays above 0.72, averaged over
-    a forward and a backward pass."""
+    a forward and a backward pass.
+    """
     # The package lexical-diversity 0.1.1, which the MEDAL paper used, gives the same number.
     forward = _count_factors(tokens)
     backward = _count_factors(tokens[::-1])
@@ -163,7 +164,8 @@ def _count_factors(tokens: Sequence[str]) -> float:
     """Returns the number of MTLD factors in ``tokens``, in one pass.
 
     A factor is a run of 10 tokens or more in which the type-token ratio falls below 0.72. The
-    remaining tokens add a fraction."""
+    remaining tokens add a fraction.
+    """
     factors = 0.0
     types: set[str] = set()
     length = 0

@@ -85,7 +85,8 @@ class ForeignLanguageFilter:
         ``lang``.
 
         Names of languages are keywords too, except that of ``lang``. If ``lang`` is unknown, no
-        name is."""
+        name is.
+        """
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -200,7 +201,8 @@ class LabelRules:
         score.
 
         An issue counts if at least half of the raters (or repeats of a judge) found it. The overall
-        score is their rounded mean: 3.5 becomes 3."""
+        score is their rounded mean: 3.5 becomes 3.
+        """
         present = []
         for name in (*self.issues, *self.faults):
             answers = _given_values(row, name)

@@ -194,7 +194,8 @@ def parse_utterance(answer: str) -> tuple[str, bool]:
     """Returns the message in ``answer``, which a user model wrote, and whether it ends the
     dialogue.
 
-    END_OF_DIALOGUE, quotation marks and a label such as ``user:`` are removed from the message."""
+    END_OF_DIALOGUE, quotation marks and a label such as ``user:`` are removed from the message.
+    """
 
     text = _strip_label_and_quotes(without_thinking(answer))
     if _END.search(text) is None:

@@ -64,7 +64,8 @@ def _find_listed_word(name: str, text: str) -> str | None:
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
     """Returns regular expressions that match the words in configs/seeds/``name``.yaml.
 
-    Case is ignored, except for the words under ``exact``."""
+    Case is ignored, except for the words under ``exact``.
+    """
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]

@@ -72,7 +72,8 @@ def read_soda_eval() -> Iterator[LabelledDialogue]:
     """Yields the rows of Soda-Eval: turns of SODA's dialogues with GPT-4's labels.
 
     ``overall`` is from 1 to 5, and each issue is 1 (present) or 0. Whoever speaks last has the role
-    ``assistant``."""
+    ``assistant``.
+    """
     folder = fetch_hub_folder(SODA_EVAL)
     types: set[str] = set()
     for row in read_hub_folder(folder):

@@ -196,7 +196,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of Dialogue-Eval's file dialogue_data/pass_free(run1).json at ``path``.
 
     Labels are z scores, standardised for each crowd worker. ``overall`` is the mean of the
-    dimensions. A hash of the worker chooses the split."""
+    dimensions. A hash of the worker chooses the split.
+    """
     workers: dict[str, str] = {}
     number = 0
     for hit in read_json(path):
@@ -260,7 +261,8 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, in ten languages.
 
     Only the English dialogues were rated. Translations have the mean rating of the English
-    dialogue."""
+    dialogue.
+    """
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))

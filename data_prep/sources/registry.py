@@ -181,7 +181,8 @@ def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     """Returns the files of ``source`` to read for ``spec``.
 
     If ``spec`` names neither a part nor a level, the files of whole dialogues are preferred to
-    those of turns."""
+    those of turns.
+    """
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)

@@ -27,7 +27,8 @@ def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
     """Returns a decorator that registers a function under ``name``, for use in
     configs/sources.yaml.
 
-    The function yields rows. It reads them from a file or converts other rows."""
+    The function yields rows. It reads them from a file or converts other rows.
+    """
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
         READERS[name] = read

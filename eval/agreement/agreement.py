@@ -266,7 +266,7 @@ def _count_close_pairs(ratings: Values, kind: Kind) -> tuple[Floats, dict[str, F
 
     Returns:
         The counts of all pairs [rows], and the counts [rows] of close pairs by name: ``exact``
-        (equal) and, for an ordinal ``kind``, ``adjacent`` (at most 1 apart).
+            (equal) and, for an ordinal ``kind``, ``adjacent`` (at most 1 apart).
     """
     first, second = np.triu_indices(ratings.numbers.shape[1], 1)
     # NaN if one of the two gave no answer.

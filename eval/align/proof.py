@@ -126,7 +126,8 @@ class FitData:
         """Returns the best regression on the rows with the indices ``rows``, chosen by
         cross-validation.
 
-        The candidates are a line, a monotone curve and several ridge regressions."""
+        The candidates are a line, a monotone curve and several ridge regressions.
+        """
         judge = [(self.judge_column,)]
         everything = [tuple(range(len(self.inputs)))]
         grid = [

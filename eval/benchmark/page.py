@@ -281,7 +281,8 @@ def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
 def _language_table(rows: Sequence[ResultRow]) -> Table:
     """Returns a table with a row for each language and a column for each judge and for people.
 
-    Cells hold the metric by which judges are ranked (MEDAL, Figures 4, 11 and 14)."""
+    Cells hold the metric by which judges are ranked (MEDAL, Figures 4, 11 and 14).
+    """
     metric = rows[0].headline
     sizes: dict[str, int] = {}
     ceilings: dict[str, Estimate] = {}
@@ -332,7 +333,8 @@ def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     """Returns a figure of the metric by which judges are ranked, with a row for each judge.
 
     A line shows the human ceiling. A ring shows the judge's agreement with the same annotators as
-    the human ceiling."""
+    the human ceiling.
+    """
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value
     estimates = [estimate_if_covered(row, row.metrics, metric) for row in rows]

@@ -48,7 +48,7 @@ def read_published() -> list[Published]:
 
     Returns:
         Mappings with the file's fields and four more: ``paper``, ``key`` (such as ``diet/fed``),
-        ``models`` (all names of the model), ``differs`` (how our method or data differs).
+            ``models`` (all names of the model), ``differs`` (how our method or data differs).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -170,7 +170,7 @@ def _matching_judges(
 
     Yields:
         The judge's name, its model (None if ``config`` does not state it), and keywords on what
-        differs from the paper, such as ``prompt``.
+            differs from the paper, such as ``prompt``.
     """
     other_rows = []
     if _method_settings(set_config) not in _shipped_methods("sets", published["set"]):

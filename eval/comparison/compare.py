@@ -162,7 +162,7 @@ def _read_labels(
 
     Returns:
         Dimension -> mean labels [rows], NaN without a label. Then notes on labels of dialogues that
-        are not compared.
+            are not compared.
 
     Raises:
         MedalError: A label fits dialogues of two systems, or no label fits.

@@ -100,7 +100,8 @@ def _sections(
 def short_table(comparison: SystemComparison) -> Table:
     """Returns the table for the terminal.
 
-    Two systems are compared on all dimensions, three or more only on the first dimension."""
+    Two systems are compared on all dimensions, three or more only on the first dimension.
+    """
     first = comparison.results[0]
     rows: list[Row] = []
     if len(first.pairs) != 1:

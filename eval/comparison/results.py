@@ -277,8 +277,8 @@ def gate_verdicts(
 
     Returns:
         (name, verdict, message) for each margin, dimension and system. ``failed``: the 95% interval
-        of the loss is wholly above the margin. ``passed``: it is wholly below. Otherwise
-        ``undecided``.
+            of the loss is wholly above the margin. ``passed``: it is wholly below. Otherwise
+            ``undecided``.
 
     Raises:
         CoverageError: Too few dialogues are scored.

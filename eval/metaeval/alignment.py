@@ -210,7 +210,7 @@ def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
 
     Returns:
         ``continuous`` for fractions or averaged labels, ``binary`` on a scale from 0 to 1,
-        otherwise ``ordinal``.
+            otherwise ``ordinal``.
     """
     scales = set()
     is_aggregated = False

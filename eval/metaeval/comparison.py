@@ -145,7 +145,8 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
 def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
     """Returns a table of McNemar's test with a row for each of ``pairs``.
 
-    The first judge of a row is the one that is right more often where the other is wrong."""
+    The first judge of a row is the one that is right more often where the other is wrong.
+    """
     lines: list[list[Cell]] = []
     p_values: list[float | None] = []
     for pair in pairs:

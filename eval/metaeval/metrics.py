@@ -451,7 +451,7 @@ def ratings_by_annotator(
 
     Returns:
         The ratings [rows, annotators] and the annotators' names. ``ratings`` unchanged and no names
-        if a row does not name its annotators, or if a model labelled it.
+            if a row does not name its annotators, or if a model labelled it.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, ratings, strict=True):

@@ -74,7 +74,8 @@ def badness(scores: Scores) -> Floats:
     """Returns how bad each row is, [rows] on [0, 1], NaN if unscored.
 
     It is computed from the main dimension (``overall``), or if there are only issues, from the mean
-    over all issues."""
+    over all issues.
+    """
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
     import pandas
@@ -146,7 +147,8 @@ def collect_worst_chats(
 def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
     """Chooses ``count`` of ``chats``, of which at most 40% have the same reason.
 
-    The limit does not hold for reasons that say little, or if too few chats are left."""
+    The limit does not hold for reasons that say little, or if too few chats are left.
+    """
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):

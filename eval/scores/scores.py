@@ -153,7 +153,8 @@ class Scores:
         """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its value is
         1 where a score is bad.
 
-        Human labels get the same dimension."""
+        Human labels get the same dimension.
+        """
         self.bad = bad_scores_by_name(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension

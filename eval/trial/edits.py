@@ -208,7 +208,7 @@ class TextInsertion(Config):
 
         Returns:
             Both dialogues, or None if the edit is impossible: no turn has the role, or a text is
-            not in the dialogue's language.
+                not in the dialogue's language.
         """
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]

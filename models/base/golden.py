@@ -55,7 +55,8 @@ def write_golden(judge: Any, folder: Path) -> None:
     """Writes golden.json, with the scores of ``judge`` on the golden dialogues, into the judge's
     ``folder``.
 
-    A judge that asks language models scores only four of the dialogues."""
+    A judge that asks language models scores only four of the dialogues.
+    """
     dialogues = golden_dialogues()
     if judge.language_models():
         # Evenly spaced, because neighbours in the file share a language.

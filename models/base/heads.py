@@ -150,7 +150,8 @@ class Calibration:
     def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Maps probabilities ``chances`` to scores on [0, 1], so that ``threshold`` becomes 0.5.
 
-        The map is linear on each side of ``threshold``. Without a threshold nothing changes."""
+        The map is linear on each side of ``threshold``. Without a threshold nothing changes.
+        """
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 

@@ -189,7 +189,8 @@ class Judge(ABC):
         """Makes the input of each of ``requests``, such as its token ids.
 
         Sets the fields ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each
-        request."""
+        request.
+        """
 
     @abstractmethod
     def _score_batch(
@@ -550,7 +551,8 @@ def make_score_requests(
 def should_detect_languages(languages: Sequence[str] | None) -> bool:
     """Returns whether to detect the language of dialogues that do not state it.
 
-    This needs the extra ``lang`` and a judge with a list of supported ``languages``."""
+    This needs the extra ``lang`` and a judge with a list of supported ``languages``.
+    """
     return languages is not None and find_spec("lingua") is not None
 
 

@@ -87,7 +87,8 @@ def require_data_only(folder: Path) -> None:
     loaded.
 
     Refused are pipes, links that lead out of the folder, and files with a forbidden setting or
-    size."""
+    size.
+    """
     from huggingface_hub.constants import HF_HUB_CACHE
 
     # The Hub's cache consists of links.
@@ -208,7 +209,8 @@ def _max_growth(step: Mapping[str, Any]) -> int:
     """Returns the maximum number of characters that ``step`` of a tokenizer can make of one
     character.
 
-    If the table of ``step`` cannot be read, returns a number above the allowed maximum."""
+    If the table of ``step`` cannot be read, returns a number above the allowed maximum.
+    """
     if step["type"] == "ByteLevel":
         return 4  # letters of bytes
     if step["type"] != "Precompiled":

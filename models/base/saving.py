@@ -116,7 +116,8 @@ def hash_judge_files(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which scores depend: weights, tokenizer and
     settings.
 
-    It does not cover the members of a hybrid."""
+    It does not cover the members of a hybrid.
+    """
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
     return files_hash(folder, [*_TOP, *in_parts], leave_out=_NO_NUMBERS)

@@ -99,7 +99,8 @@ class SequenceJudge(LearnedJudge):
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         """Returns the text that the network reads for each of ``dialogues``, with its token ids.
 
-        The text has the newest turns that fit."""
+        The text has the newest turns that fit.
+        """
 
     @abstractmethod
     def new_network(self, state: Mapping[str, Tensor]) -> Any:

@@ -117,7 +117,8 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
     """Returns the surface features of each turn of ``dialogue``, [turns, len(FEATURE_NAMES)] in
     float32.
 
-    The features of a turn do not depend on later turns."""
+    The features of a turn do not depend on later turns.
+    """
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -178,7 +179,8 @@ def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
     """Returns whether one of the sets ``earlier`` has a Jaccard similarity above 0.6 to
     ``spelling``.
 
-    Each set has the character 4-grams of one turn."""
+    Each set has the character 4-grams of one turn.
+    """
     for before in earlier:
         smaller, larger = sorted((len(spelling), len(before)))
         if smaller > _NEAR * larger:  # otherwise the sizes alone rule it out

@@ -340,7 +340,8 @@ class FollowUpJudge(Judge):
     """A judge that scores dialogues by the likelihoods of follow-ups, possible next user turns.
 
     A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean
-    log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale."""
+    log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale.
+    """
 
     family = "followup"
     config_class = FollowUpConfig
@@ -451,7 +452,8 @@ class FollowUpJudge(Judge):
         """Asks the model which follow-ups fit each of ``requests``, and stores the selections in
         them.
 
-        Does nothing without the setting ``select``."""
+        Does nothing without the setting ``select``.
+        """
         if not self.config.select or not requests:
             return
         dialogues = []

@@ -121,7 +121,8 @@ class LinearConfig(TrainedConfig):
     def feature_names(self) -> tuple[str, ...]:
         """The names of all features, without ``user.`` and ``assistant.``.
 
-        The features that need the setting ``reply`` come last."""
+        The features that need the setting ``reply`` come last.
+        """
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.measure_names + tuple(
             name for name in REACTION_NAMES if name in names
@@ -132,7 +133,8 @@ class LinearConfig(TrainedConfig):
         """Maps the name of each feature to its input columns, as pairs (side, name).
 
         Side 0 is the user, side 1 the assistant. ``user.copy`` has the column ``(0, "copy")``,
-        ``copy`` has one for each side."""
+        ``copy`` has one for each side.
+        """
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             role, _, name = feature.rpartition(".")

@@ -358,7 +358,8 @@ class TokenModel(LanguageModel):
         """Generates an answer to each of ``prompts`` (token ids), whose ``requests`` have the
         sampling settings.
 
-        If the model thinks, the answer includes the thoughts."""
+        If the model thinks, the answer includes the thoughts.
+        """
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))

@@ -580,7 +580,8 @@ class RemoteModel(LanguageModel):
         """Raises ConfigError, because servers do not return the likelihood of a given text.
 
         A dry run of a model on this machine returns the same likelihood for each continuation in
-        ``groups``."""
+        ``groups``.
+        """
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(

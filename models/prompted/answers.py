@@ -432,7 +432,8 @@ def _to_answer(
     """Returns an Answer with the score ``value``, or with a reason if it is not valid for
     ``field``.
 
-    ``step``, ``comment`` and ``span`` are copied into the Answer."""
+    ``step``, ``comment`` and ``span`` are copied into the Answer.
+    """
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)

@@ -235,7 +235,8 @@ class PromptBuilder:
     ) -> float | None:
         """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``.
 
-        None stays None."""
+        None stays None.
+        """
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -359,7 +360,8 @@ class PromptBuilder:
         """Returns the examples to show with ``question``, each as ``{"dialogue": ..., "score":
         "4"}``.
 
-        The dialogue to score, ``judged_id``, is never among them."""
+        The dialogue to score, ``judged_id``, is never among them.
+        """
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
@@ -533,7 +535,8 @@ def prompt_view(
 def turn_indices(turns: Sequence[Turn], context: Context) -> list[int]:
     """Returns the indices of the ``turns`` to show with a setting ``context`` such as ``last_40``.
 
-    If they contain no assistant turn, the range is extended to the nearest assistant turn."""
+    If they contain no assistant turn, the range is extended to the nearest assistant turn.
+    """
     count = len(turns)
     if context not in _SHARES:
         return list(range(count))

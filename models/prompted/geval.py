@@ -39,7 +39,8 @@ class GEvalJudge(BasePromptedJudge):
     """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
 
     A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
-    is no score."""
+    is no score.
+    """
 
     family = "geval"
     config_class = GEvalConfig
@@ -185,7 +186,8 @@ class GPTScoreJudge(BasePromptedJudge):
     """GPTScore: the score is the likelihood of "Yes" as the answer to a question per dimension.
 
     The likelihood is exp(mean log-probability per token). It is mapped from [0, 1] to the
-    dimension's scale."""
+    dimension's scale.
+    """
 
     family = "gptscore"
     config_class = GPTScoreConfig

@@ -232,7 +232,8 @@ class BasePromptedJudge(Judge):
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the prompt builder for the language of the dialogue in ``request``.
 
-        Without one for this language, or if ``request`` is None, returns the first builder."""
+        Without one for this language, or if ``request`` is None, returns the first builder.
+        """
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -261,7 +262,8 @@ class BasePromptedJudge(Judge):
     def _fit_prompts(self, request: ScoreRequest) -> None:
         """Drops the oldest turns of ``request`` until all of its prompts fit the model's context.
 
-        If the last turn alone is too long, sets ``failure`` of the request's PromptView."""
+        If the last turn alone is too long, sets ``failure`` of the request's PromptView.
+        """
         builder, view = self.builder_for(request), request.payload
 
         for question in builder.questions:
@@ -297,7 +299,8 @@ class BasePromptedJudge(Judge):
     ) -> list[PromptQuestion]:
         """Returns the questions to ask about ``request``, one for each of ``dimensions``, in order.
 
-        If the layout asks about all dimensions together, returns the one question about them."""
+        If the layout asks about all dimensions together, returns the one question about them.
+        """
         builder = self.builder_for(request)
         if builder.together:
             return list(builder.questions)
@@ -560,7 +563,8 @@ class PromptedJudge(BasePromptedJudge):
     ) -> list[_AskedQuestion]:
         """Asks the questions about all ``requests``, and returns them with their answers.
 
-        Each question is sent ``config.repeats`` times."""
+        Each question is sent ``config.repeats`` times.
+        """
         config, top_logprobs = self.config, 0
         if config.expected and self.llm.api:
             top_logprobs = ALTERNATIVES
@@ -641,7 +645,8 @@ class PromptedJudge(BasePromptedJudge):
         """Adds the probability of each rating to the answers of ``questions`` about ``requests``.
 
         It is the likelihood of the answer with this rating in place of the score. An answer without
-        a located score is skipped, unless the prompt asks for free text."""
+        a located score is skipped, unless the prompt asks for free text.
+        """
         weighed: list[tuple[_AskedQuestion, str]] = []
         groups: list[list[Continuation]] = []
         for question in questions:
@@ -666,7 +671,8 @@ class PromptedJudge(BasePromptedJudge):
     ) -> list[Continuation]:
         """Returns a text to score for each rating of the dimension ``name``.
 
-        The text is the answer to ``question`` up to its score, then the rating."""
+        The text is the answer to ``question`` up to its score, then the rating.
+        """
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""

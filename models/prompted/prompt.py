@@ -262,14 +262,16 @@ def escape_text(text: str) -> str:
 def fence_text(mark: str, text: str) -> str:
     """Returns ``text`` between tags named ``mark``, such as ``<response>...</response>``.
 
-    Tags in the text itself are escaped."""
+    Tags in the text itself are escaped.
+    """
     return f"<{mark}>{escape_text(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:
     """Returns ``turns`` as text between ``<dialogue>`` tags, with one tagged line for each turn.
 
-    None in ``turns`` stands for turns that are left out, and becomes ``[...]``."""
+    None in ``turns`` stands for turns that are left out, and becomes ``[...]``.
+    """
     lines = ["<dialogue>"]
     for turn in turns:
         lines.append(GAP if turn is None else fence_text(turn.role, turn.content))
@@ -280,6 +282,7 @@ def fence_dialogue(turns: Iterable[Turn | None]) -> str:
 def fence_note(language: str) -> str:
     """Returns the sentence in a prompt that explains the tags around turns.
 
-    ``language`` is a code such as ``de``. Without a translation the sentence is in English."""
+    ``language`` is a code such as ``de``. Without a translation the sentence is in English.
+    """
     notes = load_prompt("fence", parts=("en",)).parts
     return notes.get(language, notes["en"]).strip()

@@ -48,7 +48,8 @@ class Ratings:
         """Returns the whole numbers on the scale of ``dimension`` as ratings.
 
         A scale that does not suit this (more than eleven whole numbers, negative or fractional
-        ends, or a continuous [0, 1]) gets 1 to ``points``, evenly spaced over the scale."""
+        ends, or a continuous [0, 1]) gets 1 to ``points``, evenly spaced over the scale.
+        """
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -92,7 +93,8 @@ class Ratings:
     def read(self, completion: Completion) -> Answer:
         """Returns the rating in ``completion``, on a line by itself or after ``Rating:``.
 
-        If there is no rating, the Answer has a ``reason``."""
+        If there is no rating, the Answer has a ``reason``.
+        """
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
@@ -174,7 +176,8 @@ def with_reported_probabilities(
 def average_answers(repeats: Sequence[Answer]) -> Answer:
     """Averages the scores and the probabilities of ``repeats``, several answers to one question.
 
-    The comment is taken from the first answer that has a score."""
+    The comment is taken from the first answer that has a score.
+    """
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]

@@ -317,7 +317,8 @@ class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging.
 
     A RoBERTa classifier, trained on reactions on Reddit, reads the answer alone. An answer that is
-    too long loses its end."""
+    too long loses its end.
+    """
 
     family = "endex"
     network_class = "RobertaForSequenceClassification"
@@ -373,7 +374,8 @@ class UniEvalConfig(MetricConfig):
 class UniEvalJudge(TurnMetric):
     """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply.
 
-    The score is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions."""
+    The score is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions.
+    """
 
     family = "unieval"
     config_class = UniEvalConfig

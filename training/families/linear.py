@@ -292,7 +292,8 @@ class Search:
         held-out rows.
 
         Agreement on ``dimension`` is Spearman's ρ, or AUC if it is binary, averaged over folds and
-        data sources. It is NaN if no fold has different labels and scores."""
+        data sources. It is NaN if no fold has different labels and scores.
+        """
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.fit_head(train, dimension, settings)

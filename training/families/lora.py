@@ -69,13 +69,10 @@ def answer_dataset(
     An example is left out if its last turn alone is too long for a prompt. ``cache`` is ignored.
 
     Returns:
-        A dataset with these columns.
-            input_ids: The token ids of the prompt and the answer.
-            start: The index of the answer's first token.
-            length: The number of token ids.
-            number: The index of the example.
-            dropped: The number of turns that the prompt leaves out.
-            cut: The number of turns that the prompt shortens.
+        A dataset with these columns. input_ids: The token ids of the prompt and the answer. start:
+            The index of the answer's first token. length: The number of token ids. number: The
+            index of the example. dropped: The number of turns that the prompt leaves out. cut: The
+            number of turns that the prompt shortens.
     """
     rows: list[dict[str, Any]] = []
     unread = 0

@@ -390,7 +390,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
     only once.
 
     The architecture must be tested, without sliding windows and without positions that depend on
-    the length."""
+    the length.
+    """
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
     # One mapping for the model, or one for each kind of layer.
@@ -404,7 +405,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
     """Returns the attention window in tokens of each kind of layer. None is no window.
 
-    An example is ``{"full_attention": None, "sliding_attention": 4096}``."""
+    An example is ``{"full_attention": None, "sliding_attention": 4096}``.
+    """
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

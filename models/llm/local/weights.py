@@ -14,8 +14,8 @@ from medal_judges.storage.files import build_once, cache_folder
 
 def find_or_convert_model(model: str) -> str:
     """Returns the folder or hub id of ``model`` for transformers. An ``embedded:`` model that is
-    stored as GGUF is converted at its first use. Raises ConfigError if ``model`` is a GGUF file
-    of the user."""
+    stored as GGUF is converted at its first use. Raises ConfigError if ``model`` is a GGUF file of
+    the user."""
     # A tokenizer built from such a file may split text in another way than the model's own.
     if model.lower().endswith(".gguf"):
         raise ConfigError(

@@ -30,7 +30,8 @@ def agreement(
     The measures are percent agreement, Krippendorff's alpha and Spearman's correlation. With --out
     it writes a page, JSON and tables.
 
-    Example: medal agreement fed:dialogue --out agreement"""
+    Example: medal agreement fed:dialogue --out agreement
+    """
     from medal_judges.data_prep.sources.registry import load_rows
     from medal_judges.eval.agreement.agreement import agreement_page, measure_agreements
     from medal_judges.eval.benchmark.sets import data_hash

@@ -37,7 +37,8 @@ def align(
     Writes the judge, its card and align.json. If the gain may be chance, no judge is written and
     the exit status is 6.
 
-    Example: medal align boxed --labels mine.csv --out aligned"""
+    Example: medal align boxed --labels mine.csv --out aligned
+    """
     from medal_judges.data_prep.sources.registry import load_rows
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge

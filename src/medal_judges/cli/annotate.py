@@ -71,7 +71,7 @@ def export_project(
     written = write_project(project, load_guidelines(guidelines, setting), out, form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
-    typer.echo(f"setting in the guidelines: {setting}")
+    typer.echo(f"guidelines for the setting {setting}")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
     typer.echo(
         f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl"

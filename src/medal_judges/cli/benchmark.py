@@ -17,7 +17,8 @@ def benchmark(options: BenchmarkOptions) -> None:
 
     If a judge left too many rows without a score, everything is written and the exit status is 3.
 
-    Example: medal benchmark --config human --judge mine=runs/mine"""
+    Example: medal benchmark --config human --judge mine=runs/mine
+    """
     from medal_judges.eval.benchmark.page import benchmark_page
     from medal_judges.eval.benchmark.run import run_benchmark
     from medal_judges.report.page import print_and_write

@@ -28,7 +28,8 @@ def compare(options: CompareOptions) -> None:
     --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit status is 1 if a
     gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.
 
-    Example: medal compare v1.jsonl v2.jsonl --out compared"""
+    Example: medal compare v1.jsonl v2.jsonl --out compared
+    """
     reading = start_report(options.reading, options.out)
     reading.copied = options.columns
     with ProgressBar("judging") as bar:

@@ -23,7 +23,8 @@ def curate(options: CurateOptions) -> None:
 
     Writes selection.jsonl (with the weight of each chat), left_out.jsonl and curation.json.
 
-    Example: medal curate labelled/labelled.jsonl --n 100 --out curated"""
+    Example: medal curate labelled/labelled.jsonl --n 100 --out curated
+    """
     out = options.out
     if (out / SELECTION).exists() and not options.overwrite:
         raise ConfigError(

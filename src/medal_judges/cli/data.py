@@ -172,7 +172,8 @@ def plant(
     split of your chats per run, and the same --split. medal data write selects chats by their
     turns.
 
-    Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl"""
+    Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
+    """
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
@@ -215,7 +216,8 @@ def stats(
 
     Several sets count as one. Writes a page, tables and pictures.
 
-    Example: medal data stats chitchat:test --out stats"""
+    Example: medal data stats chitchat:test --out stats
+    """
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import compute_statistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_rows
@@ -273,7 +275,7 @@ def seeds(
     draws = draw_from_config(settings, seed)
     contexts = add_languages(draws, languages, seed)
     write_records(out, contexts)
-    typer.echo(f"{len(contexts)} contexts written to {out}")
+    typer.echo(f"{len(contexts)} contexts in {len(languages)} languages written to {out}")
 
 
 @app.command()
@@ -294,7 +296,8 @@ def followups(
 
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
 
-    Example: medal data followups --config embedded --out pool.yaml"""
+    Example: medal data followups --config embedded --out pool.yaml
+    """
     from medal_judges.data_prep.followups import FollowUpsConfig, generate_follow_ups
     from medal_judges.data_prep.jobs import path_beside
 

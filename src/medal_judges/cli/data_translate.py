@@ -43,7 +43,8 @@ def translate(
     The same command resumes after a stop, for which it needs OUT.answers.jsonl next to OUT.
     OUT.failed.jsonl lists failures with their reasons.
 
-    Example: medal data translate dialogues.jsonl --to de --to zh"""
+    Example: medal data translate dialogues.jsonl --to de --to zh
+    """
     from medal_judges.data_prep.jobs import path_beside
     from medal_judges.data_prep.translation import (
         TranslateConfig,

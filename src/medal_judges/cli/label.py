@@ -75,7 +75,8 @@ def label(
     The same command resumes after a stop. It labels again what failed because of a server or a
     limit.
 
-    Example: medal label dialogues.jsonl --out labelled"""
+    Example: medal label dialogues.jsonl --out labelled
+    """
     report_of_reading = start_report(reading, out)
     require_labellable(
         stream_labelled(file, reading, report_of_reading),
@@ -107,7 +108,7 @@ def label(
     counts = ", ".join(
         f"{count} {kind}" for kind, count in sorted(summary.kinds.items())
     )
-    typer.echo(f"{counts or 'no dialogues'}: {out}")
+    typer.echo(f"{counts or 'no dialogues'}, written to {out}")
     if cached := cache_sentence(list(judges.values())):
         typer.echo(cached, err=True)
     report.require_coverage(min_coverage)

@@ -28,7 +28,8 @@ def report(options: ReportOptions) -> None:
     With --human, people's labels of a random sample of the chats correct the judge's errors in
     means, shares and gates (prediction-powered inference).
 
-    Example: medal report scores.jsonl --chats chats.jsonl --out report"""
+    Example: medal report scores.jsonl --chats chats.jsonl --out report
+    """
     reading = start_report(options.reading, options.out)
     reading.copied = options.by
     report_values = make_report(options, reading)

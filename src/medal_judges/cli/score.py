@@ -82,7 +82,8 @@ def score(
     The same command resumes after a stop. It scores again what failed because of a server or a
     limit.
 
-    Example: medal score chats.jsonl --out scores.jsonl"""
+    Example: medal score chats.jsonl --out scores.jsonl
+    """
     choice = choose_judge(judge, settings, device=device)
     choice = choice.with_spending(max_cost, dry_run=dry_run)
     out_file = None

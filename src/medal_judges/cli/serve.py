@@ -40,7 +40,8 @@ def serve(
 
     With --max-cost the server stops using a paid model before it spends more in total.
 
-    Example: medal serve boxed --port 8000"""
+    Example: medal serve boxed --port 8000
+    """
     from medal_judges.inference.serving.server import serve as run
     from medal_judges.inference.serving.server import token_from_environment
 

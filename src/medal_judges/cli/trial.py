@@ -49,7 +49,8 @@ def trial(
 
     Writes a page, JSON and the scores, which a second run uses again.
 
-    Example: medal trial runs/mine length --out trial"""
+    Example: medal trial runs/mine length --out trial
+    """
     from medal_judges.config import load_config
     from medal_judges.eval.trial.trial import (
         TRIAL_NAME,

@@ -61,7 +61,8 @@ class ColumnMap:
         """Returns the column of ``record`` that holds the field ``name``, or an empty string.
 
         A column that ``fields`` names takes precedence over usual names, such as ``ticket_id`` for
-        ``id``."""
+        ``id``.
+        """
         column = self.fields.get(name)
         if column is None and name in NAMES:
             column = find_key(record, name)
@@ -264,7 +265,8 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
 def _read_ratings(record: Record, column: str) -> list[Rating]:
     """Returns the ratings in ``column`` of ``record``. A missing rating is None.
 
-    In files of the annotation tool Argilla, only submitted ratings count."""
+    In files of the annotation tool Argilla, only submitted ratings count.
+    """
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
         cell = cell.split(";")

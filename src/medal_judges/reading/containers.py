@@ -161,8 +161,7 @@ def _text_stream(stream: Any) -> IO[str]:
 
 def _read_whole(stream: IO[Any], limit: int = LARGEST) -> Any:
     """Returns the remaining content of ``stream``. Raises ConfigError if it is longer than
-    ``limit``:
-    characters for a text stream, bytes for a binary stream."""
+    ``limit``: characters for a text stream, bytes for a binary stream."""
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
@@ -442,7 +441,8 @@ def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields (row number, mapping from column to cell) for the first sheet of a workbook that has
     rows.
 
-    For each further sheet with rows, it yields one RecordError, because only one sheet is read."""
+    For each further sheet with rows, it yields one RecordError, because only one sheet is read.
+    """
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
     for title, number, cells in read_workbook_rows(path, stream):

@@ -462,7 +462,8 @@ class _Reader:
     def _chat_rows(self) -> Iterator[NumberedChat]:
         """Yields (row number, record, form) for each row that is a whole chat.
 
-        A row that is a single turn is stored in ``turns`` instead of yielded."""
+        A row that is a single turn is stored in ``turns`` instead of yielded.
+        """
         for number, record in self._open_source():
             if isinstance(record, list):
                 record = {"messages": record}
@@ -495,7 +496,8 @@ class _Reader:
     def _refuse_non_object(self, number: int, record: object) -> None:
         """Skips a row that is not a JSON object, or raises an error if reading is strict.
 
-        If the row is a damaged turn, its whole chat is skipped later."""
+        If the row is a damaged turn, its whole chat is skipped later.
+        """
         if not isinstance(record, RecordError):
             record = RecordError("(line)", "a JSON object", record)
         if isinstance(record.row, Mapping):

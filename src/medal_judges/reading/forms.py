@@ -102,7 +102,8 @@ class Row:
         """Returns the row as an object in our JSONL format, with ``messages`` as its chat.
 
         Call it once, after everything was read: columns that are not marked as read become
-        ``meta``."""
+        ``meta``.
+        """
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
@@ -170,7 +171,8 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     unknown.
 
     Columns that the user named decide first: a column for ``role`` and one for ``content`` mean
-    ``turns``."""
+    ``turns``.
+    """
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -197,7 +199,8 @@ def read_released_row(row: Row) -> Fields:
 def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
     """Returns whether ``record`` is an object in our JSONL format.
 
-    It counts as another format if the user named a column for ``messages``."""
+    It counts as another format if the user named a column for ``messages``.
+    """
     turns = record.get("dialogue", record.get("turns"))
     if "messages" in columns.fields or not isinstance(turns, list):
         return False
@@ -209,7 +212,8 @@ def read_line_format(row: Row) -> Fields:
     """Returns ``row``, which is in our JSONL format, with nested JSON parsed and labels added.
 
     Columns that the user named replace fields: with ``id=ticket``, the id is the value of
-    ``ticket``."""
+    ``ticket``.
+    """
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
@@ -255,7 +259,8 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 def read_message_list(row: Row) -> Fields:
     """Converts ``row``, whose chat is a list of messages or a transcript, to our JSONL format.
 
-    An answer in a separate column is appended if the last message is the user's."""
+    An answer in a separate column is appended if the last message is the user's.
+    """
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     cell = lookup(row.record, column)

@@ -163,7 +163,8 @@ class _Chat:
         fields of a Dialogue.
 
         A name that ``models`` has already is kept. A system prompt that ``context`` has already is
-        kept in front."""
+        kept in front.
+        """
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
         if self.prompts:

@@ -60,7 +60,8 @@ def find_key(record: Record, field: str) -> str | None:
     """Returns the key of ``record`` that is a usual name of ``field``, such as ``ticket_id`` for
     ``id``, or None.
 
-    Of several such keys, one whose value is not None is preferred."""
+    Of several such keys, one whose value is not None is preferred.
+    """
     keys = find_keys(tuple(record), field)
     for key in keys:
         if record[key] is not None:

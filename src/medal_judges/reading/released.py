@@ -111,7 +111,8 @@ def _split_scene(scene: object) -> dict[str, str]:
     and ``gender``.
 
     The fields begin with lines such as ``Persona: ...``. Lines before the first of these belong to
-    ``scene``."""
+    ``scene``.
+    """
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in parse_text("scene", scene or "").splitlines():

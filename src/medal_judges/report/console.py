@@ -197,7 +197,8 @@ class ProgressBar:
 def silence_libraries() -> None:
     """Hides useless log messages and, without a terminal, progress bars of libraries.
 
-    It only works before transformers and huggingface_hub are imported."""
+    It only works before transformers and huggingface_hub are imported.
+    """
     for name, start in _NOISE.items():
 
         def is_useful(record: logging.LogRecord, start: str = start) -> bool:

@@ -153,7 +153,8 @@ def estimate_share(sample: Sample) -> Estimate:
     """Returns the weighted mean of ``sample``, whose scores are on [0, 1], with Wilson's 95%
     interval.
 
-    With fewer than 5 clusters, the Estimate has a reason instead of an interval."""
+    With fewer than 5 clusters, the Estimate has a reason instead of an interval.
+    """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     share, clusters = jackknifed_means([sample])[0], cluster_count(sample)
@@ -166,7 +167,8 @@ def subtract_means(first: Sample, second: Sample) -> Difference:
     """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
     Clusters that are in both samples are compared in pairs. If a sample has fewer than 5 clusters,
-    there is no interval."""
+    there is no interval.
+    """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
     first_mean, second_mean = jackknifed_means([first, second])

@@ -235,7 +235,8 @@ def protect_inputs(*inputs: str | Path) -> Iterator[None]:
     context.
 
     ``require_safe_out`` and all atomic writes to one of them then raise ConfigError. Inputs that
-    are not files, such as standard input, are ignored."""
+    are not files, such as standard input, are ignored.
+    """
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:

@@ -60,7 +60,8 @@ class Gzip(gzip.GzipFile):
     """A gzip file that guards against decompression bombs.
 
     The first 4 MB can always be read. After that, the unpacked text may be at most 100 times as
-    long as the packed bytes read so far."""
+    long as the packed bytes read so far.
+    """
 
     fileobj: Any
 

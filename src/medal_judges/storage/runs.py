@@ -19,7 +19,8 @@ def hash_or_name(name: str | Path) -> str:
     file or folder exists.
 
     Runs compare these hashes of their inputs, so a renamed file counts as the same and a changed
-    file does not."""
+    file does not.
+    """
     path = Path(name)
     files = [path]
     if path.is_dir():

@@ -39,7 +39,7 @@ def test_the_bound_decides(side: str, limit: float, verdict: str) -> None:
     gate = Gate(side, "overall", limit)  # type: ignore[arg-type]
     result = check(gate, Estimate(3.5, 3.4, 3.6))
     assert result.verdict == verdict
-    assert result.text.startswith("overall 3.50 [3.40, 3.60], at ")
+    assert result.text.startswith("overall is 3.50 [3.40, 3.60], at ")
     assert f" {limit:.2f}: {verdict}" in result.text
 
 

@@ -275,7 +275,9 @@ def seeds(
     draws = draw_from_config(settings, seed)
     contexts = add_languages(draws, languages, seed)
     write_records(out, contexts)
-    typer.echo(f"{len(contexts)} contexts in {len(languages)} languages written to {out}")
+    typer.echo(
+        f"{len(contexts)} contexts in {len(languages)} languages written to {out}"
+    )
 
 
 @app.command()

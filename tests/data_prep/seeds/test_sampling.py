@@ -132,7 +132,7 @@ def test_command(tmp_path: Path) -> None:
     command = f"data seeds --out {out} --n 8 --lang de --lang ja --seed 3"
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
-    assert "16 contexts written" in result.output
+    assert "16 contexts in" in result.output
     assert list(read_records(out, parse_context)) == make_contexts(
         SeedsConfig(n=8), ["de", "ja"], 3
     )

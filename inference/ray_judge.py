@@ -17,7 +17,7 @@ from medal_judges.models.base.judge import (
     Judge,
     ScoreLevel,
     ScoreRequest,
-    checked_dialogues,
+    as_dialogues,
     warn_at_end,
 )
 from medal_judges.models.batching import chunks
@@ -193,7 +193,7 @@ class RayJudge(Judge):
             "warn": False,
         }
         judgements = self._score_windows(
-            chunks(checked_dialogues(dialogues), self.window),
+            chunks(as_dialogues(dialogues), self.window),
             how,
             progress or (lambda count: None),
         )

@@ -156,10 +156,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class SpecialTokens:
-    """The special tokens of ``tokenizer``, such as the tokens that end a turn.
+    """The special tokens of ``tokenizer``, such as the token that ends a turn.
 
-    Text of a user may contain them. ``break_up`` makes them plain text, so that a turn cannot end
-    itself.
+    ``break_up`` makes special tokens in a user's text plain text, so that a turn cannot end itself.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -41,7 +41,7 @@ def torch_device(device: Device) -> torch.device:
 
 
 def max_batch_tokens(device: torch.device) -> int:
-    """Returns the maximum number of padded tokens in a batch on ``device``.
+    """Returns the maximum number of tokens in a batch on ``device``, with padding.
 
     It is 2,048 on a CPU, and 1,024 per GiB of memory on a GPU.
     """
@@ -83,7 +83,9 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
                 setattr(module, name, buffer.to(dtype))
 
 
-def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
+def set_fastest_attention(
+    body: nn.Module, device: torch.device, precision: str
+) -> None:
     """Sets the fastest attention implementation that ``body`` supports: flash attention, sdpa or
     eager.
 

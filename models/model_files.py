@@ -130,7 +130,7 @@ def files_hash(
 
     Args:
         patterns: Glob patterns of the files, such as ``*.json``.
-        leave_out: Further fields of judge.json to ignore.
+        leave_out: Names of further fields to ignore, in judge.json only.
 
     Raises:
         OSError: A file cannot be read.
@@ -176,11 +176,11 @@ def base_hash(base: str, folder: Path) -> str:
     return files_hash(file)
 
 
-def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder with the files of a model on this machine.
+def local_model_folder(model: str, revision: str | None) -> Path:
+    """Returns the folder on this machine that has the files of ``model``. Nothing is downloaded.
 
     Args:
-        model: A folder, or a Hub id that is already in the cache.
+        model: A folder, which is returned, or a Hub id that is already in the cache.
         revision: The commit or branch of the Hub id.
     """
     if Path(model).is_dir():

@@ -166,10 +166,10 @@ def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
 def _read_weights(
     stream: BytesIO, parameters: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Returns the weights at the current position of ``stream`` by parameter name.
+    """Returns parameter name -> weights, read at the current position of ``stream``.
 
     Args:
-        parameters: Tensors by parameter name, used for their shapes only.
+        parameters: Parameter name -> tensor of the network, used for its shape only.
     """
     weights = {}
     (count,) = _read_values(stream, "i")
@@ -190,8 +190,8 @@ def _read_weights(
 
 
 def _parameter_name(name: str) -> str:
-    """Returns the name in transformers of an array of the file, whose ``name`` is such as
-    ``l3.aln.w``."""
+    """Returns the parameter name in transformers of a weight whose name in the package's file is
+    ``name``, such as ``l3.aln.w``."""
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

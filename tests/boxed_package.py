@@ -13,7 +13,10 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
-from medal_judges.models.base.golden import check_golden, write_golden
+from medal_judges.models.base.golden import (
+    require_golden_scores,
+    score_and_write_golden,
+)
 from medal_judges.models.card.writer import write_card
 
 LEFT_OUT = "repetitive"
@@ -41,8 +44,8 @@ def package(folder: Path, target: Path) -> None:
         target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT]
     )
     judge = Judge.from_pretrained(target)
-    write_golden(judge, target)
-    check_golden(target, judge.unsaved_options())
+    score_and_write_golden(judge, target)
+    require_golden_scores(target, judge.unsaved_options())
     write_card(target)
 
 

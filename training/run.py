@@ -13,7 +13,10 @@ from typing import Any
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import check_golden, write_golden
+from medal_judges.models.base.golden import (
+    require_golden_scores,
+    score_and_write_golden,
+)
 from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
@@ -200,8 +203,8 @@ def save_and_check(
     write_json(folder / "train_config.json", without_absolute_paths(settings))
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_absolute_paths(rows.facts))
-    write_golden(judge, folder)
-    check_golden(folder, judge.unsaved_options())
+    score_and_write_golden(judge, folder)
+    require_golden_scores(folder, judge.unsaved_options())
 
 
 def without_absolute_paths(value: Any) -> Any:

@@ -286,7 +286,7 @@ class JudgeTrainer(Trainer):
                 ``spearman`` and ``auc``.
         """
         statistics: dict[str, float] = {}
-        units = self.split_logits(predicted)
+        units = self.outputs_by_dimension(predicted)
         # The last columns are the number of the source and the rating in each dimension.
         table = np.asarray(predicted.label_ids)[:, -len(self.judge.heads) - 1 :]
         for head, human in zip(self.judge.heads, table.T[1:], strict=True):
@@ -317,12 +317,12 @@ class JudgeTrainer(Trainer):
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
         return state.global_step
 
-    def split_logits(
+    def outputs_by_dimension(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
         """Returns the logits [n, outputs] in ``predicted`` by dimension. For a regression they are
         scores near [0, 1]."""
-        return self.judge.split_logits(
+        return self.judge.outputs_by_dimension(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
 
@@ -334,7 +334,7 @@ class JudgeTrainer(Trainer):
         """Fits the judge's calibration on ``dataset`` by ``method``, such as ``isotonic``. Every
         process must call this method."""
         predicted = self.predict(dataset, metric_key_prefix="final")
-        units, column = self.split_logits(predicted), 0
+        units, column = self.outputs_by_dimension(predicted), 0
         self.judge.calibration = {}
         for head in self.judge.heads:
             name, end = head.dimension.name, column + head.targets
@@ -367,7 +367,7 @@ class JudgeTrainer(Trainer):
                 return self.judge
             # The other processes go on: none would take its part of this network.
             with whole_weights():
-                network = self.judge.new_network(state)
+                network = self.judge.network_with_weights(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
             wrapped = self.model_wrapped
@@ -377,7 +377,7 @@ class JudgeTrainer(Trainer):
         in_bf16 = self.args.bf16 and is_large(network)
         if not is_sharded and has_16bit_weights(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
-            network = self.judge.new_network(copy_trained_weights(network))
+            network = self.judge.network_with_weights(copy_trained_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
         return self.judge.replace_network(network, dtype)
 

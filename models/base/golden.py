@@ -27,13 +27,16 @@ FEW = 4  # dialogues for a judge that writes answers
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """The difference between a judge's scores on this machine and its golden scores.
+    """How far a judge's scores on this machine are from its golden scores: the scores of sixteen
+    fixed dialogues that are saved with it.
 
     Attributes:
         deviation: The largest difference between a score and its golden score, divided by the
-            length of the dimension's scale. Infinite if only one of the two is None.
+            length of the dimension's scale. Infinite if a dialogue has a score here but no golden
+            score, or the reverse.
         where: Dialogue and dimension of the largest difference, such as ``golden-03, overall``.
-        golden: The content of golden.json, with the golden scores and the tolerance.
+        golden: The content of golden.json: the golden scores, the dialogues, and the ``tolerance``
+            for ``deviation``.
     """
 
     deviation: float
@@ -42,18 +45,19 @@ class GoldenCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the deviation is within the tolerance in golden.json."""
+        """Whether ``deviation`` is within the tolerance in golden.json."""
         return self.deviation <= float(self.golden["tolerance"])
 
 
 def golden_dialogues() -> list[Dialogue]:
-    """Returns the sixteen dialogues of configs/golden.yaml, in six languages."""
+    """Returns the sixteen dialogues, in six languages, that every saved judge scores to be checked
+    on other machines."""
     return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
-def write_golden(judge: Any, folder: Path) -> None:
-    """Writes golden.json, with the scores of ``judge`` on the golden dialogues, into the judge's
-    ``folder``.
+def score_and_write_golden(judge: Any, folder: Path) -> None:
+    """Scores the golden dialogues (sixteen fixed dialogues) with ``judge`` and writes the scores to
+    golden.json in ``folder``, the judge's folder.
 
     A judge that asks language models scores only four of the dialogues.
     """
@@ -78,8 +82,12 @@ def write_golden(judge: Any, folder: Path) -> None:
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns the content of golden.json in the judge's ``folder``. Raises JudgeLoadError if the
-    file is missing or damaged."""
+    """Returns the content of golden.json in the judge's ``folder``: the judge's scores of fixed
+    dialogues, the dialogues, and a tolerance.
+
+    Raises:
+        JudgeLoadError: The file is missing or damaged.
+    """
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
@@ -103,13 +111,14 @@ def compare_with_golden(
     device: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
-    """Scores the golden dialogues with a saved judge and compares the scores with its golden.json.
+    """Loads a saved judge, scores the dialogues in its golden.json, and compares the scores with
+    the scores in that file.
 
     Args:
         folder: The judge's folder.
         device: Where the judge runs. None is the device that golden.json names, or the CPU if this
             machine has no GPU.
-        options: Further options of ``load_judge``.
+        options: Further options of ``load_judge``, such as ``{"dtype": "bf16"}``.
 
     Raises:
         JudgeLoadError: golden.json is missing or damaged, or the judge cannot be loaded.
@@ -139,12 +148,14 @@ def compare_with_golden(
     return GoldenCheck(deviation, where, golden)
 
 
-def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Checks that a saved judge still gives the scores in its golden.json.
+def require_golden_scores(
+    folder: Path, options: Mapping[str, object] | None = None
+) -> float:
+    """Raises JudgeLoadError unless a saved judge still gives the scores in its golden.json.
 
     Args:
         folder: The judge's folder.
-        options: Options of ``load_judge``.
+        options: Options of ``load_judge``, such as ``{"dtype": "bf16"}``.
 
     Returns:
         The largest difference between a score and its golden score, divided by the length of the

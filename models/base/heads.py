@@ -39,8 +39,8 @@ def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Maps scores with a fitted isotonic regression, without mapping different scores to the same
-    value.
+    """Maps scores with a fitted isotonic regression, and keeps different scores different where the
+    regression is flat.
 
     Args:
         units: The scores, on [0, 1].
@@ -85,7 +85,7 @@ class HeadConfig(Config):
     positive_weight: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
-    def _settings_apply(self) -> HeadConfig:
+    def _reject_unused_settings(self) -> HeadConfig:
         if self.label_smoothing and self.kind not in ("binary", "classification"):
             raise ValueError(f"leave label_smoothing out: {self.kind} heads have none")
         if self.positive_weight != 1.0 and self.kind != "binary":
@@ -116,20 +116,22 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of a judge's outputs for one dimension, fitted on validation data.
+    """The calibration of a judge's scores and probabilities for one dimension, fitted on validation
+    data.
 
-    With the default values, outputs do not change.
+    With the default values, scores and probabilities do not change.
 
     Attributes:
         temperature: Divides the logits of a binary, ordinal or classification head.
-        spread: The standard deviation of a regression head's errors, on [0, 1]. None if it is not
-            fitted.
+        spread: The standard deviation of a regression head's errors, on [0, 1], from which it
+            computes the probability of each rating. None if it is not fitted: then the head gives
+            no probabilities.
         isotonic: The x and the y coordinates of the points of an isotonic regression, which maps
             scores. None applies no regression.
         threshold: The probability that is mapped to the score 0.5, chosen for the best F1 on
-            held-out data. None maps nothing.
-        margin: Half the length, on [0, 1], of the interval around a score that holds nine in ten
-            human ratings. None if it is not fitted.
+            held-out data. None leaves scores as they are.
+        margin: Half the length of the interval around a score that holds nine in ten human ratings,
+            as a share of the scale. None if it is not fitted.
         rows: The number of labelled dialogues on which the calibration is fitted.
     """
 

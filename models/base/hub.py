@@ -60,8 +60,8 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
         revision: A branch, tag or commit. None is main.
 
     Raises:
-        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or OWNER is a folder in the
-            working directory.
+        HubError: The download fails, or ``repo_id`` is not OWNER/NAME. Also if the working
+            directory has a folder OWNER: then ``repo_id`` is taken for a mistyped path.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -116,8 +116,9 @@ def is_hub_id(name: str, *, owned: bool = True) -> bool:
     return has_form and not Path(name).exists()
 
 
-def judge_files(folder: Path) -> list[Path]:
-    """Returns the files to upload for the judge in ``folder``: only files that this package writes.
+def files_to_upload(folder: Path) -> list[Path]:
+    """Returns the files in a judge's ``folder`` that an upload to the Hub contains: only files that
+    this package writes.
 
     Raises:
         HubError: A file is reached through a symbolic link.
@@ -131,13 +132,15 @@ def judge_files(folder: Path) -> list[Path]:
                 f"{path} is a link: only files that stand in the folder itself are pushed",
                 hint=f"Copy the judge without links. Type: cp -rL {quote(str(folder))} NEW",
             )
-    return sorted({*filter(Path.is_file, files)}.union(*map(judge_files, members)))
+    return sorted({*filter(Path.is_file, files)}.union(*map(files_to_upload, members)))
 
 
-def push_folder(
+def push_judge_folder(
     folder: Path, repo_id: str, *, private: bool = True, revision: str | None = None
 ) -> str:
     """Uploads the judge in ``folder`` to the Hub as one commit and returns the commit's URL.
+
+    Weights and JSON files of an earlier judge in the repository are deleted.
 
     Args:
         repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
@@ -169,7 +172,7 @@ def push_folder(
             folder_path=folder,
             commit_message=f"Judge {folder.name}",
             allow_patterns=[
-                p.relative_to(folder).as_posix() for p in judge_files(folder)
+                p.relative_to(folder).as_posix() for p in files_to_upload(folder)
             ],
             # Files of an earlier judge must not look like parts of this judge.
             delete_patterns=["*.safetensors", "*.json"],

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.models.base.golden import write_golden
-from medal_judges.models.base.hub import push_folder
+from medal_judges.models.base.golden import score_and_write_golden
+from medal_judges.models.base.hub import push_judge_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
     batch_within_budget,
@@ -64,7 +64,8 @@ class ScoreRequest:
             ``_prepare``.
         truncated_turns: The number of turns left out because they do not fit. Set by ``_prepare``.
         cut_turns: The number of turns of which only a part fits. Set by ``_prepare``.
-        chat: The ``chat_hash`` of ``dialogue``, or None if it is not computed yet.
+        chat: A hash of the turns of ``dialogue``, which identifies the text that is scored. None if
+            it is not computed yet.
         detected_language: The detected language, such as ``de``. None if it was not detected.
         obstacle: The reason why the dialogue cannot be scored. None if it can.
     """
@@ -87,10 +88,12 @@ class DimensionScore:
 
     Attributes:
         score: A number on the dimension's scale, or None if there is a ``failure``.
-        distribution: The probability of each rating on the scale. Empty if unknown.
+        distribution: The probability of each rating on the scale, lowest rating first. Empty if
+            unknown.
         details: Facts about the score for ``Judgement.details``, such as ``{"raw": 3.7}``.
         contributions: How much each turn added to the score. None if unknown.
-        failure: Why the score is None.
+        failure: Why the score is None, such as ``the dialogue has no fact``. None if there is a
+            score.
     """
 
     score: float | None = None
@@ -103,7 +106,7 @@ class DimensionScore:
 def as_judgement(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
-    """Returns the scores of all dimensions as one Judgement.
+    """Returns the scores of one dialogue on all dimensions as one Judgement.
 
     Args:
         results: Dimension name -> its score.
@@ -224,8 +227,11 @@ class Judge(ABC):
         ``fp16``). A judge without a network does nothing."""
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs because the saved folder does not hold
-        them, such as the address of a server."""
+        """Returns the options that a saved folder does not hold, such as a server's address: option
+        -> value.
+
+        ``from_pretrained`` needs them again to load the judge.
+        """
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
@@ -272,7 +278,7 @@ class Judge(ABC):
         if level not in LEVELS:
             raise ConfigError(f"level: expected one of {', '.join(LEVELS)}")
         judgements = self._stream_judgements(
-            checked_dialogues(dialogues),
+            as_dialogues(dialogues),
             level,
             self._checked_names(dimensions),
             progress or (lambda dialogues: None),
@@ -418,15 +424,16 @@ class Judge(ABC):
 
         Args:
             path: The folder.
-            golden: Whether to score sixteen dialogues and save the scores for ``medal doctor``.
-                None is yes, except for a hybrid that asks language models.
+            golden: Whether to score sixteen fixed dialogues and save the scores, with which ``medal
+                doctor`` checks the judge on other machines. None is yes, except for a hybrid that
+                asks language models.
         """
         folder = save_judge(self, Path(path))
         # The answers of a hybrid's language models can cost money.
         if golden or (
             golden is None and not (self.family == "hybrid" and self.language_models())
         ):
-            write_golden(self, folder)
+            score_and_write_golden(self, folder)
         return folder
 
     def push_to_hub(
@@ -446,7 +453,9 @@ class Judge(ABC):
         """
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
-            return push_folder(folder, repo_id, private=private, revision=revision)
+            return push_judge_folder(
+                folder, repo_id, private=private, revision=revision
+            )
 
 
 def _finish_judgement(
@@ -455,7 +464,8 @@ def _finish_judgement(
     signature: str,
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
-    """Returns ``answer`` with the fields that ``Judge.score`` sets for all kinds of judges.
+    """Returns ``answer`` with the fields that ``Judge.score`` sets for all kinds of judges, such as
+    ``id`` and ``turn``.
 
     The scores become None if ``answer`` cannot be saved as JSON, for example if a score is NaN.
 
@@ -488,11 +498,12 @@ def _finish_judgement(
     )
 
 
-def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
+def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     """Yields each of ``dialogues`` as a Dialogue. Chats in other forms are parsed as they are read.
 
     Args:
-        dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them.
+        dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them, such as a list
+            of messages.
 
     Raises:
         ConfigError: ``dialogues`` is a single dialogue or has an element that is not a dialogue.
@@ -530,7 +541,8 @@ def make_score_requests(
 
     Args:
         level: ``turn`` makes a request for each assistant turn, ``last`` one for the last assistant
-            turn, ``dialogue`` one for the whole dialogue.
+            turn, ``dialogue`` one for the whole dialogue. Without an assistant turn it is always
+            one for the whole dialogue.
         row: The index of the dialogue among the dialogues that are scored together.
     """
     turns = dialogue.assistant_turns
@@ -549,9 +561,10 @@ def make_score_requests(
 
 
 def should_detect_languages(languages: Sequence[str] | None) -> bool:
-    """Returns whether to detect the language of dialogues that do not state it.
+    """Returns whether a judge should detect the language of dialogues that do not state it.
 
-    This needs the extra ``lang`` and a judge with a list of supported ``languages``.
+    True if the judge has a list of supported ``languages`` and the detector is installed (``pip
+    install medal-judges[lang]``).
     """
     return languages is not None and find_spec("lingua") is not None
 

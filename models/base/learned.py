@@ -16,8 +16,8 @@ from medal_judges.storage.files import PicklableLock
 
 
 def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments with which a saved judge is constructed: ``dimensions``, ``name``,
-    ``calibration`` and ``facts``.
+    """Returns the arguments that construct a saved judge: ``dimensions``, ``name``, ``calibration``
+    and ``facts``.
 
     Args:
         saved: The content of judge.json.
@@ -80,7 +80,7 @@ class LearnedJudge(Judge):
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the facts about a score that ``Judgement.details`` holds.
+        """Returns the facts about a score that are shown with it in ``Judgement.details``.
 
         Args:
             dimension: The dimension of the score.
@@ -100,7 +100,11 @@ class LearnedJudge(Judge):
         return details
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Writes judge.json into ``folder``, with ``settings`` as further fields."""
+        """Writes judge.json into ``folder``: the judge's name, settings, calibration and facts.
+
+        Args:
+            settings: Further fields of judge.json.
+        """
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),

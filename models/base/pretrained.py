@@ -22,13 +22,15 @@ Change = Callable[[Any], None]  # edits the settings of a network
 def load_base_model(
     kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Loads a base model and returns its network and its tokenizer.
+    """Loads a base model and returns (network, tokenizer).
 
     Args:
         kind: The class of transformers that loads the network.
         path: A folder or a Hub id.
-        config: The judge's settings. ``base_revision`` is loaded, and errors name ``base``.
-        change: Edits the network's settings before it is built.
+        config: The judge's settings, with the fields ``base_revision`` (the revision to load) and
+            ``base`` (the model's name in error messages).
+        change: Is called with the model's config of transformers, which it may edit, before the
+            network is built.
         options: Arguments of transformers' ``from_pretrained``.
 
     Raises:
@@ -52,10 +54,11 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
 
     Args:
         kind: The class of transformers that loads the network.
-        change: Checks the network's settings before it is built.
+        change: Is called with the network's config of transformers before the network is built. It
+            raises an error if the config is not allowed.
 
     Raises:
-        JudgeLoadError: Weights are missing or do not fit the settings, or the tokenizer has ids
+        JudgeLoadError: Weights are missing or do not fit the config, or the tokenizer has ids
             beyond the network's vocabulary.
     """
     import torch
@@ -114,12 +117,14 @@ def load_network(
     Args:
         kind: The class of transformers that loads the network.
         path: A folder, or a Hub id at ``revision``.
-        change: Edits the network's settings before it is built.
+        change: Is called with the network's config of transformers, which it may edit, before the
+            network is built.
         tokenizer: The folder or Hub id of the tokenizer. None is ``path``.
         options: Arguments of ``kind.from_pretrained``.
 
     Returns:
-        The network, the tokenizer, and transformers' report about missing and unexpected weights.
+        The network, the tokenizer, and transformers' report about its weights: the lists
+            ``missing_keys``, ``unexpected_keys`` and ``mismatched_keys``.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -141,7 +146,11 @@ def load_network(
 
 
 def max_positions(settings: Any) -> int | None:
-    """Returns how many tokens a network with these ``settings`` can read. None means no limit."""
+    """Returns the maximum number of tokens that a network can read, or None if there is no limit.
+
+    Args:
+        settings: The network's config of transformers.
+    """
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
         # their positions start after the padding's
@@ -149,9 +158,9 @@ def max_positions(settings: Any) -> int | None:
     return positions
 
 
-def adapt_base_settings(config: Any, settings: Any) -> None:
-    """Sets the attention dropout of a base model to 0, and checks that a judge can be trained on
-    it.
+def check_and_adapt_base_settings(config: Any, settings: Any) -> None:
+    """Checks that a judge can be trained on a base model, and sets the model's attention dropout to
+    0.
 
     Args:
         config: The judge's settings.

@@ -82,7 +82,7 @@ _MOST_STEPS = 100  # such parts
 _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
-def require_data_only(folder: Path) -> None:
+def require_safe_folder(folder: Path) -> None:
     """Raises JudgeLoadError if a judge's ``folder`` could run code or exhaust the memory when it is
     loaded.
 
@@ -125,14 +125,14 @@ def _file_problems(path: Path) -> Iterator[str]:
             elif _INTEGERS.search(stream.read(size)):
                 yield "has weights that are whole or complex numbers"
     elif path.suffix == ".yaml" or (path.suffix == ".json" and is_settings):
-        yield from _size_problems(path, LARGEST_SETTINGS)
+        yield from _file_size_problems(path, LARGEST_SETTINGS)
     elif is_vocabulary or path.suffix in (".txt", ".model", ".jinja"):
-        yield from _size_problems(path, _LARGEST_TEXT)
+        yield from _file_size_problems(path, _LARGEST_TEXT)
     if path.suffix == ".json" and (is_settings or path.name == "tokenizer.json"):
         yield from _content_problems(path)
 
 
-def _size_problems(path: Path, most: int) -> Iterator[str]:
+def _file_size_problems(path: Path, most: int) -> Iterator[str]:
     size = path.stat().st_size
     if size > most:
         yield f"has {size:,} bytes, and at most {most:,} are allowed"
@@ -152,7 +152,7 @@ def _content_problems(path: Path) -> Iterator[str]:
         return
     yield from _code_problems(content)
     if path.name in ("config.json", "adapter_config.json", "tokenizer_config.json"):
-        yield from _number_problems(content)
+        yield from _setting_size_problems(content)
     kind = content.get("model_type")
     is_network = kind is not None or not re.match(r"\d_", path.parent.name)
     if path.name == "config.json" and is_network and kind not in ARCHITECTURES:
@@ -170,7 +170,7 @@ def _code_problems(content: Mapping[str, Any]) -> Iterator[str]:
                 yield f"sets {key}: a judge folder must not contain code"
 
 
-def _number_problems(content: Mapping[str, Any]) -> Iterator[str]:
+def _setting_size_problems(content: Mapping[str, Any]) -> Iterator[str]:
     """Yields a message for each number or list that is too large in ``content``, the settings of a
     network or tokenizer."""
     for settings in _objects_in(content):
@@ -206,10 +206,13 @@ def _tokenizer_problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _max_growth(step: Mapping[str, Any]) -> int:
-    """Returns the maximum number of characters that ``step`` of a tokenizer can make of one
+    """Returns the maximum number of characters into which a tokenizer's ``step`` can turn one
     character.
 
     If the table of ``step`` cannot be read, returns a number above the allowed maximum.
+
+    Args:
+        step: A normalizer, pre-tokenizer or post-processor, from tokenizer.json.
     """
     if step["type"] == "ByteLevel":
         return 4  # letters of bytes

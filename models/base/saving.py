@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.config import judge_file, packaged_judge_folder, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, download_judge
-from medal_judges.models.base.safe_folder import require_data_only
+from medal_judges.models.base.safe_folder import require_safe_folder
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path, read_json_if_there
@@ -58,7 +58,8 @@ _SHOWN = 6  # names in a message; a body has hundreds
 
 
 def save_judge(judge: Any, path: Path) -> Path:
-    """Saves ``judge`` in the folder ``path`` and returns the folder.
+    """Saves ``judge`` in the folder ``path``, sets ``judge.revision`` to the hash of its files, and
+    returns the folder.
 
     An existing folder is replaced atomically. Files in it that do not belong to a judge are kept.
     """
@@ -97,8 +98,12 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes judge.json into ``folder``, with the fields that all judges have and the family's
-    ``settings``."""
+    """Writes judge.json into ``folder``, with the fields that all judges have, such as
+    ``dimensions``.
+
+    Args:
+        settings: Further fields, for this kind of judge: field -> value.
+    """
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -116,7 +121,7 @@ def hash_judge_files(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which scores depend: weights, tokenizer and
     settings.
 
-    It does not cover the members of a hybrid.
+    It does not cover the members of a hybrid, a judge that combines other judges.
     """
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
@@ -167,11 +172,12 @@ def find_or_download_judge(source: str | Path, revision: str | None = None) -> P
 
 
 def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
-    """Returns the hashes of the chats that a saved judge was trained on.
+    """Returns the hashes of the chats that a saved judge was trained on, after a download if it is
+    on the Hub.
 
     Args:
-        judge: A shipped name such as ``boxed``, a folder, or a Hub id. Returns an empty set for a
-            YAML file.
+        judge: A shipped name such as ``boxed``, a folder, or a Hub id. A YAML file has no training
+            data: the result is empty.
         revision: A branch, tag or commit of the Hub id.
     """
     chats: set[str] = set()
@@ -215,8 +221,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _family_class(name: object, where: str) -> Any:
-    """Returns the class of the judges of the family ``name``, such as ``encoder``.
+def _import_family_class(name: object, where: str) -> Any:
+    """Imports and returns the class of the judges of the family ``name``, such as ``encoder``.
 
     Args:
         where: The start of the error message.
@@ -243,9 +249,9 @@ def _family_class(name: object, where: str) -> Any:
 
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     if (folder / CONFIG_NAME).is_file():
-        require_data_only(folder)
+        require_safe_folder(folder)
     config = read_config(folder)
-    family = _family_class(config["family"], str(folder))
+    family = _import_family_class(config["family"], str(folder))
     if not hasattr(family, "load"):
         raise JudgeLoadError(
             f"{folder}: judges of family {family.family!r} are not saved. Give their YAML file"
@@ -285,14 +291,14 @@ def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
 
     Args:
         settings: The content of the YAML file.
-        name: The start of the error message, such as the file's path.
+        name: The file's path, with which error messages start.
 
     Raises:
         JudgeLoadError: The family is unknown or can only be trained, or a setting is missing or
             wrong.
     """
     settings = dict(settings)
-    family = _family_class(settings.pop("family", None), name)
+    family = _import_family_class(settings.pop("family", None), name)
     languages = settings.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
@@ -330,11 +336,11 @@ def _checked_languages(languages: Any, where: str) -> tuple[str, ...] | None:
 
 
 def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> None:
-    """Raises JudgeLoadError if files are too small to hold the weights of a network.
+    """Raises JudgeLoadError if weight files are too small to hold the weights of a network.
 
     Args:
         build: Returns the network. It is called on torch's meta device, which takes no memory.
-        weights: The files.
+        weights: The paths of the weight files.
     """
     import torch
 
@@ -353,7 +359,7 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Writes ``tensors`` by name to ``path`` as a safetensors file."""
+    """Writes ``tensors``, name -> tensor, to ``path`` as a safetensors file."""
     from safetensors.torch import save_file
 
     state = {
@@ -363,7 +369,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors in the safetensors file ``path`` by name.
+    """Returns name -> tensor for the tensors in the safetensors file ``path``.
 
     Raises:
         JudgeLoadError: The file is missing or damaged, or has values that are not finite.
@@ -393,7 +399,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def require_matching_tensors(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Raises JudgeLoadError if saved tensors have other names or shapes than the network needs.
+    """Raises JudgeLoadError if the names or shapes of saved tensors are not the names and shapes
+    that the network needs.
 
     Args:
         expected: Name -> a tensor of the network.
@@ -418,11 +425,13 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if saved weights differ from the weights that the network needs.
+    """Raises JudgeLoadError if there are differences between saved weights and the weights that a
+    network needs.
 
     Args:
         path: The file or folder of the weights, which the error names.
-        differences: Kind of difference -> weights, such as ``{"missing": ["score.weight"]}``.
+        differences: Kind of difference -> names of weights, such as ``{"missing":
+            ["score.weight"]}``. No error if all lists are empty.
     """
     problems = []
     for problem, keys in differences.items():
@@ -449,10 +458,10 @@ def options_with_placement(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` moved to where the judge of a YAML file
-    takes them.
+    """Returns ``options`` with ``device`` and ``dtype`` at the place where the judge of a YAML file
+    has these settings.
 
-    A judge with a language model on this machine takes them in its setting ``llm``.
+    A judge with a language model on this machine has them inside its setting ``llm``.
 
     Args:
         settings: The content of the YAML file.

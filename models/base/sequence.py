@@ -21,7 +21,7 @@ from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import (
     Device,
     cast_weights,
-    set_attention,
+    set_fastest_attention,
     torch_device,
     torch_dtype,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
-    """Returns the fields of transformers' config that describe the logits of ``heads``, such as
+    """Returns the fields of transformers' config that describe the logits of all ``heads``, such as
     ``num_labels`` and ``id2label``."""
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
@@ -93,7 +93,7 @@ class SequenceJudge(LearnedJudge):
         self.set_batch_sizes(self.device)
         self.net = self.net.to(self.device).eval()
         cast_weights(self.net, torch_dtype(dtype))
-        set_attention(self.net, self.device, dtype)
+        set_fastest_attention(self.net, self.device, dtype)
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
@@ -103,21 +103,26 @@ class SequenceJudge(LearnedJudge):
         """
 
     @abstractmethod
-    def new_network(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
+    def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
+        """Returns a new network with the architecture of ``net`` and the trained weights ``state``,
+        parameter name -> tensor."""
 
     def replace_network(self, network: Any, dtype: str) -> SequenceJudge:
-        """Replaces ``net`` with the trained ``network``, cast to ``dtype``, and returns the judge
-        itself."""
+        """Replaces ``net`` in this judge with the trained ``network``, cast to ``dtype``, and
+        returns this judge.
+
+        Args:
+            dtype: ``fp32``, ``bf16`` or ``fp16``.
+        """
         self.net = network
         self.move_to(self.device, dtype)
         return self
 
-    def split_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns {dimension name: logits [B, outputs] of its head}.
+    def outputs_by_dimension(self, logits: Tensor) -> dict[str, Tensor]:
+        """Returns dimension name -> output of its head, [B, outputs]: the logits, or the score of a
+        regression head.
 
-        For a regression head, returns the logit plus 0.5, which is the score before calibration (0
-        and 1 are the ends of the scale).
+        The score of a regression head is before calibration. 0 and 1 are the ends of the scale.
 
         Args:
             logits: [B, outputs of all heads], as the network returns them.
@@ -133,10 +138,11 @@ class SequenceJudge(LearnedJudge):
         """Returns the loss [B] of each labelled dialogue, summed over all heads.
 
         Args:
-            logits: [B, outputs of all heads].
-            targets: [B, targets of all heads].
+            logits: [B, outputs of all heads], as the network returns them.
+            targets: [B, targets of all heads], labels on [0, 1] or probabilities of the ratings.
+                NaN means no label.
         """
-        units = self.split_logits(logits)
+        units = self.outputs_by_dimension(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []
         for head, part in zip(self.heads, parts, strict=True):
@@ -160,7 +166,7 @@ class SequenceJudge(LearnedJudge):
             input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
         )
         logits = output.logits.float().cpu()
-        units = self.split_logits(logits)
+        units = self.outputs_by_dimension(logits)
         results: list[dict[str, DimensionScore]] = [{} for _ in logits]
         heads = {head.dimension.name: head for head in self.heads}
         for name in dimensions:

@@ -12,14 +12,14 @@ class TrainedConfig(Config):
 
     Attributes:
         family: The kind of judge, such as ``encoder``.
-        by_steps: Whether the judge is trained by gradient descent, with the setting ``args``. If
-            false, the judge is fitted in one call.
+        by_steps: Whether the judge is trained by gradient descent, with transformers'
+            TrainingArguments. If false, the judge is fitted in one call.
     """
 
     by_steps: ClassVar[bool] = False
     family: str
 
     def distribution_dimensions(self) -> set[str]:
-        """Returns the dimensions whose training target is a probability for each rating. The target
-        of other dimensions is one number."""
+        """Returns the names of the dimensions whose training target is a probability for each
+        rating. The target of other dimensions is one number."""
         return set()

@@ -113,11 +113,14 @@ class _Speaker:
         self.log_words = 0.0
 
 
-def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns the surface features of each turn of ``dialogue``, [turns, len(FEATURE_NAMES)] in
-    float32.
+def surface_features(dialogue: Dialogue) -> np.ndarray:
+    """Returns features of the text of each turn, such as the share of its words that its speaker
+    said recently.
 
     The features of a turn do not depend on later turns.
+
+    Returns:
+        [turns of ``dialogue``, features] in float32, in the order of FEATURE_NAMES.
     """
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
@@ -194,7 +197,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     """Returns how similar each turn is to earlier turns, [T, 7] in the order of SIMILARITY_NAMES.
 
     A similarity is 0 if there is no earlier turn to compare with. The columns ``centred_*`` also
-    depend on later turns.
+    depend on later turns, because the mean over the dialogue is subtracted.
 
     Args:
         cosines: [T, T], the cosines between the embeddings of the turns.
@@ -246,6 +249,6 @@ def _centred_cosines(cosines: Floats) -> Floats:
 
 def _highest_allowed(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
     """Returns the highest of ``cosines`` along the last axis where ``allowed`` is true, or 0 if
-    none is."""
+    ``allowed`` is false everywhere."""
     best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)
     return np.where(allowed.any(axis=-1), best, 0)

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.hub import is_hub_id, judge_files, push_folder
+from medal_judges.models.base.hub import files_to_upload, is_hub_id, push_judge_folder
 from medal_judges.models.model_files import PREFIX
 from medal_judges.storage.files import read_json
 
@@ -31,7 +31,7 @@ def push_judge(
         ConfigError: The judge's base model is a folder of this machine.
         HubError: The upload fails.
     """
-    from medal_judges.models.base.golden import check_golden
+    from medal_judges.models.base.golden import require_golden_scores
     from medal_judges.models.card.writer import write_card
 
     if not folder.is_dir():
@@ -41,13 +41,13 @@ def push_judge(
     require_public_base(folder)
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / folder.resolve().name
-        for path in judge_files(folder):
+        for path in files_to_upload(folder):
             target = copy / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
-        check_golden(copy)
+        require_golden_scores(copy)
         write_card(copy, repo_id=repo_id, revision=revision)
-        return push_folder(copy, repo_id, private=not public, revision=revision)
+        return push_judge_folder(copy, repo_id, private=not public, revision=revision)
 
 
 def require_public_base(folder: Path) -> None:

@@ -39,7 +39,7 @@ def write_card(
 
     Args:
         repo_id: The Hub repository that the card's code example loads. None loads the local folder.
-        revision: The revision of the repository in the code example. None names none.
+        revision: The revision of the repository in the code example. None leaves the revision out.
 
     Raises:
         JudgeLoadError: ``folder`` has no judge or no golden.json.
@@ -119,7 +119,11 @@ def _base_model_facts(
 
 
 def _hub_metadata(facts: Mapping[str, Any]) -> str:
-    """Returns the YAML metadata that the Hub reads at the top of the card."""
+    """Returns the YAML metadata that the Hub reads at the top of the card.
+
+    Args:
+        facts: Name -> value that the card's template shows, such as ``base`` and ``agreement``.
+    """
     from huggingface_hub import ModelCardData
 
     family = facts["judge"]["family"]
@@ -143,8 +147,8 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
     """Returns a judge's agreement with human ratings in the form that the Hub shows.
 
     Args:
-        agreement: The content of agreement.json, one mapping for each data set, language, dimension
-            and metric. Mappings without a value are left out.
+        agreement: The content of agreement.json, one dict for each data set, language, dimension
+            and metric. Dicts whose ``value`` is None are skipped.
     """
     from huggingface_hub import EvalResult
 
@@ -173,11 +177,12 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 
 def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the saved result of ``medal trial`` for the judge in ``folder``.
+    """Returns the saved result of ``medal trial``, which tests how scores react to edited
+    dialogues, for the judge in ``folder``.
 
     Returns:
-        The content of trial.json, with pairs (group of checks, verdict) as ``verdicts``. None if
-            the trial is of another revision of the judge, or there is none.
+        The content of trial.json, with a list of (group of checks, verdict) as ``verdicts``. None
+            if there is no trial, or the judge has changed since.
     """
     path = folder / TRIAL_NAME
     if not path.is_file():

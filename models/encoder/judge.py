@@ -15,7 +15,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import make_output_heads
 from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.pretrained import (
-    adapt_base_settings,
+    check_and_adapt_base_settings,
     load_base_model,
     load_saved_network,
 )
@@ -41,7 +41,7 @@ class EncoderJudge(SequenceJudge):
 
     @cached_property
     def renderer(self) -> DialogueRenderer:
-        """Turns dialogues into text and token ids for the encoder."""
+        """The object that turns dialogues into text and token ids for the encoder."""
         return DialogueRenderer(self.tokenizer, self.config.max_tokens)
 
     @classmethod
@@ -69,7 +69,7 @@ class EncoderJudge(SequenceJudge):
         heads = make_output_heads(dimensions, config.heads)
 
         def change(settings: Any) -> None:
-            adapt_base_settings(config, settings)
+            check_and_adapt_base_settings(config, settings)
             settings.update(config.config | classifier_settings(heads))
 
         net, tokenizer = load_base_model(
@@ -83,8 +83,9 @@ class EncoderJudge(SequenceJudge):
         tokenizer.model_max_length = config.max_tokens
         return cls(net, tokenizer, config, heads, name=name, device=device)
 
-    def new_network(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
-        """Returns a new network with the architecture of ``net`` and the weights ``state``."""
+    def network_with_weights(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
+        """Returns a new network with the architecture of ``net`` and the trained weights ``state``,
+        parameter name -> tensor."""
         network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))
         return network
@@ -114,7 +115,7 @@ class EncoderJudge(SequenceJudge):
         outputs = sum(head.outputs for head in heads)
 
         def check(settings: Any) -> None:
-            adapt_base_settings(config, settings)
+            check_and_adapt_base_settings(config, settings)
             if settings.num_labels != outputs:
                 raise JudgeLoadError(
                     f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",

@@ -31,8 +31,10 @@ class DialogueRenderer:
         self.separator = f"{tokenizer.sep_token or ''}\n"
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        """Returns the text and the token ids of each of ``dialogues``: the newest turns that fit
-        ``max_tokens``."""
+        """Returns the text and the token ids of each of ``dialogues``.
+
+        A dialogue that is longer than ``max_tokens`` loses its oldest turns.
+        """
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]
         tokens = self.tokenizer(texts, verbose=False).input_ids if texts else []
@@ -56,8 +58,8 @@ class DialogueRenderer:
         return ids
 
     def _render_newest(self, lines: Sequence[str]) -> RenderedDialogue:
-        """Returns the text of the newest of ``lines`` that fit. If the last line alone is too long,
-        cuts its end."""
+        """Returns the text of the last of ``lines`` that fit ``max_tokens`` together. If even the
+        last line is too long, cuts its end."""
 
         def fits(start: int) -> bool:
             return (

@@ -19,7 +19,10 @@ from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import fetch_repo
-from medal_judges.models.base.pretrained import adapt_base_settings, require_known_ids
+from medal_judges.models.base.pretrained import (
+    check_and_adapt_base_settings,
+    require_known_ids,
+)
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -30,7 +33,7 @@ from medal_judges.models.batching import (
 from medal_judges.models.device import (
     cast_weights,
     quiet_loading,
-    set_attention,
+    set_fastest_attention,
     torch_dtype,
 )
 from medal_judges.models.linear.config import LinearConfig
@@ -69,7 +72,7 @@ class TextEncoder:
             self.settings = self.model[0].auto_model.config
             self.width = int(self.model.get_embedding_dimension())
             tokenizer = self.model.tokenizer
-        adapt_base_settings(config, self.settings)
+        check_and_adapt_base_settings(config, self.settings)
         self.marks = SpecialTokens(tokenizer)
         self.tokenizer = tokenizer.backend_tokenizer
         # A call of transformers' class may have left truncation and padding on.
@@ -155,7 +158,7 @@ class TextEncoder:
             return
         body = self.model.to(device)[0].auto_model
         cast_weights(body, torch_dtype(dtype))
-        set_attention(body, device, dtype)
+        set_fastest_attention(body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each of ``texts``, without the tokenizer's special tokens."""

@@ -14,7 +14,7 @@ from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
     ROLE_INDEX,
     SIMILARITY_NAMES,
-    turn_features,
+    surface_features,
     turn_similarities,
 )
 from medal_judges.models.batching import BEFORE_BATCH
@@ -182,7 +182,7 @@ class DialogueReader:
         for dialogue, start in zip(_longest_dialogues(dialogues), starts, strict=True):
             BEFORE_BATCH.get()()
             if id(dialogue) not in surfaces:
-                surfaces[id(dialogue)] = turn_features(dialogue)
+                surfaces[id(dialogue)] = surface_features(dialogue)
             span = spans[len(readings)]
             surface = surfaces[id(dialogue)][start:][: len(span)]
             readings.append(self._make_reading(span, surface, vectors, pieces, start))

@@ -19,12 +19,16 @@ from medal_judges.models.base.saving import read_weights, require_matching_tenso
 from medal_judges.models.device import (
     Device,
     cast_weights,
-    set_attention,
+    set_fastest_attention,
     torch_device,
     torch_dtype,
 )
 from medal_judges.models.llm.local.weights import find_or_convert_model
-from medal_judges.models.model_files import files_hash, portable_name, weights_folder
+from medal_judges.models.model_files import (
+    files_hash,
+    local_model_folder,
+    portable_name,
+)
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -40,8 +44,8 @@ class LoraConfig(HeadedConfig):
 
     Attributes:
         family: Always ``lora``.
-        base: The base model: a hub id, a folder or ``embedded:smollm2``.
-        base_revision: The revision of a hub id, such as a branch or a commit.
+        base: The base model: a Hub id, a folder or ``embedded:smollm2``.
+        base_revision: The branch, tag or commit of a Hub id. None is main.
         head: ``scoring`` computes scores from a dialogue's last token, with a classification head.
             ``generative`` learns to write scores as the answer to a prompt.
         heads: Dimension -> settings of its output head, such as ``{overall: {kind: ordinal}}``.
@@ -54,8 +58,8 @@ class LoraConfig(HeadedConfig):
             turns.
         layout: How a generative judge's prompt asks. ``together`` asks one question about all
             dimensions, ``each`` one question per dimension. None is ``together``.
-        answer_tokens: The maximum length of a generated answer in tokens.
-        comment_chars: The maximum length of a generated comment in characters.
+        answer_tokens: The maximum length of a generated answer in tokens (generative judges).
+        comment_chars: The maximum length of a comment on a score in characters (generative judges).
     """
 
     family: Literal["lora"] = "lora"
@@ -70,7 +74,7 @@ class LoraConfig(HeadedConfig):
     comment_chars: int = Field(default=200, ge=0)
 
     @model_validator(mode="after")
-    def _settings_apply(self) -> LoraConfig:
+    def _reject_unused_settings(self) -> LoraConfig:
         if self.head == "generative" and self.heads:
             raise ValueError(
                 "leave heads out, or set head: scoring. A generative judge writes its numbers"
@@ -155,13 +159,12 @@ def load_trained_network(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns a new network with the trained adapters and head in ``state``.
-
-    The base model is loaded again. Weights of the base model in ``state`` are ignored.
+    """Loads the base model again, and returns it with the trained adapters and head in ``state``.
 
     Args:
         config: The settings of the judge.
         device: The device of the network, such as ``cuda``.
+        state: Parameter name -> trained tensor. Weights of the base model are ignored.
         labels: Fields of transformers' config for a classification head, such as ``num_labels``.
     """
     # Training may have rounded the base, so it is loaded again.
@@ -176,9 +179,13 @@ def load_trained_network(
     return network
 
 
-def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
-    """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode. A
-    quantised network is not moved or cast.
+def move_and_cast_network(
+    network: Any, config: LoraConfig, device: Device, dtype: str
+) -> Any:
+    """Moves ``network`` to ``device``, casts it to ``dtype``, sets the fastest attention, and
+    returns it in evaluation mode.
+
+    A quantised network is not moved or cast.
 
     Args:
         config: The settings of the judge.
@@ -189,7 +196,7 @@ def move_network(network: Any, config: LoraConfig, device: Device, dtype: str) -
         network = network.to(torch_device(device))
         if dtype != MIXED:
             cast_weights(network, torch_dtype(dtype))
-    set_attention(network, network.device, precision)
+    set_fastest_attention(network, network.device, precision)
     return network.eval()
 
 
@@ -252,7 +259,10 @@ def _peft_config(config: LoraConfig) -> Any:
 
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
     """Writes the adapters of ``model``, in PEFT's format, and the ``tokenizer`` into ``folder``.
-    ``config`` names the base model."""
+
+    Args:
+        config: The settings of the judge. The adapters are saved with the name of its base model.
+    """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(
         str(folder), safe_serialization=True, save_embedding_layers=False
@@ -280,5 +290,5 @@ def hash_with_base(revision: str, config: LoraConfig) -> str:
         revision: The hash of the judge's own files.
         config: The settings of the judge, which name the base model.
     """
-    base = weights_folder(find_or_convert_model(config.base), config.base_revision)
+    base = local_model_folder(find_or_convert_model(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

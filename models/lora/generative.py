@@ -27,7 +27,7 @@ from medal_judges.models.lora.adapters import (
     hash_with_base,
     load_adapted_model,
     load_trained_network,
-    move_network,
+    move_and_cast_network,
     save_adapted,
     with_absolute_base,
 )
@@ -92,7 +92,7 @@ class GenerativeLoraJudge(PromptedJudge):
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def move_to(self, device: Device, dtype: str) -> None:
-        self.net = move_network(self.net, self.lora, device, dtype)
+        self.net = move_and_cast_network(self.net, self.lora, device, dtype)
         self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
     @classmethod
@@ -127,13 +127,14 @@ class GenerativeLoraJudge(PromptedJudge):
         mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))
         return judge
 
-    def new_network(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network with the architecture of ``net`` and the trained weights in
-        ``state``."""
+    def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
+        """Loads the base model again, and returns it with the trained adapters in ``state``,
+        parameter name -> tensor."""
         return load_trained_network(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns a copy of the judge that has the trained ``network``, in ``dtype``."""
+        """Returns a copy of the judge that has the trained ``network``, in ``dtype``, and no
+        ``facts`` yet."""
         return type(self)(
             network,
             self.tokenizer,
@@ -172,8 +173,11 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def prepare_request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns the request to score ``dialogue``, without turns that do not fit the prompt. If
-        no turn fits, ``payload.failure`` of the request says why."""
+        """Returns the request to score the whole ``dialogue``, with as many of the newest turns as
+        fit the prompt.
+
+        If no turn fits, ``payload.failure`` of the request says why.
+        """
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request
@@ -185,14 +189,16 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
-        """Returns an example for supervised fine-tuning: (token ids of the prompt, token ids of the
-        answer with its end token).
+        """Returns a training example for supervised fine-tuning: a prompt and the answer to learn.
 
         Args:
             request: A dialogue to score, from ``prepare_request``.
             question: The question of the prompt, about one or several dimensions.
             units: Dimension name -> label on [0, 1], for each dimension of the question.
-            comments: Dimension name -> comment to write into the answer, where there is one.
+            comments: Dimension name -> comment to write into the answer. Dimensions may be missing.
+
+        Returns:
+            (token ids of the prompt, token ids of the answer with its end token).
         """
         messages = self.messages(request, question)
         text = self.target_answer(question, units, comments)
@@ -214,7 +220,7 @@ class GenerativeLoraJudge(PromptedJudge):
         Args:
             question: The question to answer, about one or several dimensions.
             units: Dimension name -> label on [0, 1], for each dimension of the question.
-            comments: Dimension name -> comment to write into the answer, where there is one.
+            comments: Dimension name -> comment to write into the answer. Dimensions may be missing.
         """
         builder = self.builder_for(None)
         fields = builder.answer
@@ -244,9 +250,11 @@ def prompted_config(
     """Returns the settings of a prompted judge that asks the adapted model of ``config``.
 
     Args:
+        config: The settings of the adapted model.
         name: The name of the judge.
-        rubric: A YAML file that describes the ``dimensions``, or a shipped name.
+        rubric: A YAML file that describes ``dimensions``, or a shipped name.
         prompt: A YAML file with the prompt, or a shipped name.
+        dimensions: What the judge scores.
     """
     load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(

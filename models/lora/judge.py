@@ -28,7 +28,7 @@ from medal_judges.models.lora.adapters import (
     hash_with_base,
     load_adapted_model,
     load_trained_network,
-    move_network,
+    move_and_cast_network,
     save_adapted,
     with_absolute_base,
 )
@@ -51,7 +51,7 @@ class LoraJudge(SequenceJudge):
         return ChatTemplate(self.tokenizer)
 
     def move_to(self, device: Device, dtype: str) -> None:
-        self.net = move_network(self.net, self.config, device, dtype)
+        self.net = move_and_cast_network(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
         self.set_batch_sizes(self.device)
 
@@ -89,7 +89,7 @@ class LoraJudge(SequenceJudge):
             super().signature(), revision=hash_with_base(self.revision, self.config)
         )
 
-    def new_network(self, state: Mapping[str, Tensor]) -> Any:
+    def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
         return load_trained_network(self.config, self.device, state, labels)
 

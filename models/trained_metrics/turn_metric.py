@@ -25,7 +25,7 @@ from medal_judges.models.base.judge import (
     as_judgement,
 )
 from medal_judges.models.base.pretrained import load_network, max_positions
-from medal_judges.models.base.safe_folder import require_data_only
+from medal_judges.models.base.safe_folder import require_safe_folder
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -54,12 +54,12 @@ TokenIds = tuple[int, ...]
 
 
 class MetricConfig(Config):
-    """The settings of a published metric.
+    """The settings of a published metric, such as EnDex.
 
     Attributes:
         name: The judge's name.
-        model: The network's weights, a folder or a Hub id.
-        revision: The branch, tag or commit of a Hub id.
+        model: The folder or Hub id of the network's weights.
+        revision: The branch, tag or commit of a Hub id. None is main.
         tokenizer: The folder or Hub id of the tokenizer. None is ``model``.
         device: Where the metric runs, such as ``cpu``. None is the GPU if there is one.
         dtype: The precision of the weights: ``fp32``, ``bf16`` or ``fp16``.
@@ -91,7 +91,7 @@ def load_checkpoint(
     folder = Path(config.model)
     if not folder.is_dir():
         folder = fetch_repo(config.model, config.revision, patterns=_FILES)
-    require_data_only(folder)
+    require_safe_folder(folder)
     device = torch_device(config.device)
 
     try:
@@ -120,12 +120,13 @@ def load_checkpoint(
 
 @dataclass(slots=True)
 class Queries:
-    """The inputs of the network for one request.
+    """The inputs of the network for one request, which scores one turn or all assistant turns of a
+    dialogue.
 
     Attributes:
         inputs: (dimension, turn index, token ids) of each input. If sentences are scored
-            separately, a turn has an input for each.
-        dropped: The indices of turns that are left out of an input that would be too long.
+            separately, a turn has an input for each sentence.
+        dropped: The indices of turns that are left out of an input because it would be too long.
         cut: The indices of turns whose input is truncated at its end.
     """
 
@@ -141,10 +142,12 @@ class TurnMetric(Judge):
     Attributes:
         config: The settings.
         max_tokens: The maximum number of tokens of an input.
-        network_class: The network's class in transformers.
-        prompt_hash: A hash of the prompt, if there is one.
-        truncation: How long dialogues are truncated, such as ``oldest turns beyond 512 tokens``.
-        missing: The failure message of a dimension without a score.
+        config_class: The class of ``config``.
+        network_class: The name of the network's class in transformers.
+        prompt_hash: A hash of the prompt, or None for a metric without a prompt.
+        truncation: What is left out of an input that is too long, such as ``oldest turns beyond 512
+            tokens``.
+        missing: Why a dimension has no score, as a message for the user.
         parts: Dimension -> the dimensions whose mean it is, such as ``{"overall": ["coherence",
             "naturalness"]}``.
         sums: Dimensions for which the probabilities of a turn's sentences are added up. For all
@@ -210,7 +213,7 @@ class TurnMetric(Judge):
         Args:
             dialogue: The dialogue. Turns after ``turn`` must not be read.
             turn: The index of the turn to score.
-            queries: The inputs so far.
+            queries: The inputs so far, to which the new inputs are added.
         """
 
     @abstractmethod
@@ -236,7 +239,7 @@ class TurnMetric(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         parts = {part for name in dimensions for part in self.parts.get(name, [name])}
-        probabilities = self._probability_by_input(requests, parts)
+        probabilities = self._compute_probabilities(requests, parts)
         judgements = []
         for request in requests:
             queries: Queries = request.payload
@@ -251,10 +254,11 @@ class TurnMetric(Judge):
             judgements.append(as_judgement(results))
         return judgements
 
-    def _probability_by_input(
+    def _compute_probabilities(
         self, requests: Sequence[ScoreRequest], dimensions: set[str]
     ) -> dict[TokenIds, float]:
-        """Returns token ids -> probability for each distinct input about one of ``dimensions``."""
+        """Runs the network and returns token ids -> probability for each distinct input about one
+        of ``dimensions``."""
         import torch
 
         device = self.network.device
@@ -314,10 +318,10 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 
 
 class EnDexJudge(TurnMetric):
-    """EnDex (Xu et al., EMNLP 2022): the probability that an answer is engaging.
+    """EnDex (Xu et al., EMNLP 2022): the probability that an assistant turn is engaging.
 
-    A RoBERTa classifier, trained on reactions on Reddit, reads the answer alone. An answer that is
-    too long loses its end.
+    A RoBERTa classifier, trained on Reddit, reads the turn alone. A turn that is too long loses its
+    end.
     """
 
     family = "endex"
@@ -422,8 +426,8 @@ class UniEvalJudge(TurnMetric):
                     queries.dropped.update(range(dropped))
 
     def _find_fact(self, dialogue: Dialogue) -> str:
-        """Returns the background fact for the reply from ``dialogue.context``, or an empty
-        string."""
+        """Returns the background fact that a reply should use, from ``dialogue.context``, or an
+        empty string."""
         for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
@@ -436,11 +440,12 @@ class UniEvalJudge(TurnMetric):
     def _build_fitting_input(
         self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[str, int]:
-        """Returns an input with as many of the newest turns as fit, and the number of older turns
-        left out.
+        """Returns the network's input about one reply, with as many of the newest turns as fit, and
+        the number of older turns left out.
 
         Args:
-            question: The question and the names of the fields to show, from prompts/unieval.
+            question: An entry of prompts/unieval.yaml: the ``question`` and the names of the
+                ``fields`` to show.
             answer: The reply, or one sentence of it.
             before: The turns before the reply.
             fact: The background fact, or an empty string.

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.golden import check_golden, compare_with_golden
+from medal_judges.models.base.golden import compare_with_golden, require_golden_scores
 
 
 def saved(path: Path) -> Path:
@@ -26,10 +26,10 @@ def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     found = compare_with_golden(folder)
     assert found.holds and found.deviation == 0 and found.where == ""
-    check_golden(folder)
+    require_golden_scores(folder)
     edited(folder, scores=[{"overall": None}] * len(found.golden["scores"]))
     with pytest.raises(JudgeLoadError):
-        check_golden(folder)
+        require_golden_scores(folder)
 
 
 @pytest.mark.parametrize("value", [4.999, None])
@@ -44,7 +44,7 @@ def test_another_answer_is_found_and_placed(
     with pytest.raises(
         JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"
     ):
-        check_golden(folder)
+        require_golden_scores(folder)
 
 
 def test_another_weight_is_found(tmp_path: Path) -> None:

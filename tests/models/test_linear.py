@@ -245,7 +245,7 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
     """By hand, from what sentence-transformers and the features say."""
     from sentence_transformers import SentenceTransformer
 
-    from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
+    from medal_judges.models.base.turn_features import FEATURE_NAMES, surface_features
 
     made = LinearJudge.create(
         LinearConfig(
@@ -262,7 +262,7 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
         [t.content for t in dialogue.turns], normalize_embeddings=True
     )
     places = [FEATURE_NAMES.index("log_words"), FEATURE_NAMES.index("question")]
-    rows = np.concatenate([turn_features(dialogue)[:, places], vectors], axis=1)
+    rows = np.concatenate([surface_features(dialogue)[:, places], vectors], axis=1)
     users = [
         number for number, turn in enumerate(dialogue.turns) if turn.role == "user"
     ]

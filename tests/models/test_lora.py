@@ -138,7 +138,7 @@ def test_weights_of_training_are_those_of_adapters_and_head(tiny_llama: Path) ->
     judge = scoring(tiny_llama)
     exact = {name: value.clone() for name, value in judge.net.state_dict().items()}
     rounded = {name: value.to(torch.bfloat16) for name, value in exact.items()}
-    again = judge.new_network(rounded).state_dict()
+    again = judge.network_with_weights(rounded).state_dict()
     assert again.keys() == exact.keys()
     learned = [name for name in exact if "lora_" in name or "modules_to_save" in name]
     for name, value in exact.items():

@@ -8,7 +8,7 @@ import pytest
 from medal_judges.models.base.turn_features import (
     FEATURE_NAMES,
     SIMILARITY_NAMES,
-    turn_features,
+    surface_features,
     turn_similarities,
     words,
 )
@@ -17,7 +17,7 @@ from ..talks import talk
 
 
 def column(name: str, *contents: str) -> list[float]:
-    return turn_features(talk(*contents))[:, FEATURE_NAMES.index(name)].tolist()
+    return surface_features(talk(*contents))[:, FEATURE_NAMES.index(name)].tolist()
 
 
 def test_words_where_words_are_not_spaced() -> None:
@@ -42,9 +42,9 @@ def test_a_vowel_sign_ends_no_word() -> None:
 
 def test_a_turn_reads_no_later_turn() -> None:
     whole = talk("hi there", "hello you", "what is new", "hello you again", "bye")
-    full = turn_features(whole)
+    full = surface_features(whole)
     for last in range(5):
-        assert np.array_equal(turn_features(whole.upto(last)), full[: last + 1])
+        assert np.array_equal(surface_features(whole.upto(last)), full[: last + 1])
 
 
 def test_similarities_against_plain_loops() -> None:

@@ -13,7 +13,7 @@ import pytest
 from medal_judges import RecordError, parse_dialogue, read_dialogues
 from medal_judges.inference.serving.app import parse_rows
 from medal_judges.integrations.chats import as_dialogue
-from medal_judges.models.base.judge import checked_dialogues
+from medal_judges.models.base.judge import as_dialogues
 
 MESSAGES = [
     {"role": "user", "content": "Hi!"},
@@ -48,7 +48,7 @@ def test_every_door_returns_the_same_dialogue(
     assert dialogue.id == str(record["id"]) if "id" in record else len(dialogue.id) > 8
     (tmp_path / "chats.jsonl").write_text(json.dumps(record) + "\n")
     assert list(read_dialogues(tmp_path / "chats.jsonl")) == [dialogue]
-    assert list(checked_dialogues([record])) == [dialogue]
+    assert list(as_dialogues([record])) == [dialogue]
     assert as_dialogue(record) == dialogue
     assert parse_rows([record], 2, Counter()) == [dialogue]
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import medal_judges.configs
 from medal_judges.data_prep.sources.registry import load_rows
-from medal_judges.models.base.golden import check_golden
+from medal_judges.models.base.golden import require_golden_scores
 from medal_judges.models.base.judge import Judge
 
 from ..conftest import SIZE, save_encoder
@@ -196,7 +196,7 @@ def test_two_processes_train_the_judge_that_one_trains(
     assert facts(folder)["processes"] == 2
     assert facts(folder)["steps"] == STEPS
     assert facts(folder)["strategy"] == strategy
-    assert check_golden(folder) <= TOLERANCE
+    assert require_golden_scores(folder) <= TOLERANCE
     assert losses(folder) == pytest.approx(
         losses(workshop.folder / "single"), abs=TOLERANCE
     )

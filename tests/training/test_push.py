@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import HubError
-from medal_judges.models.base.hub import judge_files
+from medal_judges.models.base.hub import files_to_upload
 from medal_judges.models.card.writer import write_card
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -126,7 +126,7 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
     with pytest.raises(
         HubError, match="is a link: only files that stand in the folder"
     ) as caught:
-        judge_files(folder)
+        files_to_upload(folder)
     assert str(link) in str(caught.value) and "cp -rL" in str(caught.value)
     if name == "README.md":
         done = hub.medal(tmp_path / "home", "push", str(folder), ID)

@@ -18,7 +18,7 @@ import yaml
 
 import medal_judges.configs
 from medal_judges.config import read_yaml
-from medal_judges.models.base.golden import check_golden
+from medal_judges.models.base.golden import require_golden_scores
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..conftest import SIZE, WORDS
@@ -136,7 +136,7 @@ def run(
         done.stdout + done.stderr
     )[-3000:]
     judge = folder / "judge"
-    assert check_golden(judge, {}) <= 1e-5
+    assert require_golden_scores(judge, {}) <= 1e-5
     assert (judge / "README.md").is_file()
 
 

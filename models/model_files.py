@@ -176,7 +176,7 @@ def base_hash(base: str, folder: Path) -> str:
     return files_hash(file)
 
 
-def local_model_folder(model: str, revision: str | None) -> Path:
+def local_model_path(model: str, revision: str | None) -> Path:
     """Returns the folder on this machine that has the files of ``model``. Nothing is downloaded.
 
     Args:

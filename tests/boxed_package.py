@@ -13,10 +13,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
-from medal_judges.models.base.golden import (
-    require_golden_scores,
-    score_and_write_golden,
-)
+from medal_judges.models.base.golden import require_golden_scores, write_golden_scores
 from medal_judges.models.card.writer import write_card
 
 LEFT_OUT = "repetitive"
@@ -44,7 +41,7 @@ def package(folder: Path, target: Path) -> None:
         target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT]
     )
     judge = Judge.from_pretrained(target)
-    score_and_write_golden(judge, target)
+    write_golden_scores(judge, target)
     require_golden_scores(target, judge.unsaved_options())
     write_card(target)
 

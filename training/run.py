@@ -13,10 +13,7 @@ from typing import Any
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import (
-    require_golden_scores,
-    score_and_write_golden,
-)
+from medal_judges.models.base.golden import require_golden_scores, write_golden_scores
 from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
@@ -203,7 +200,7 @@ def save_and_check(
     write_json(folder / "train_config.json", without_absolute_paths(settings))
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_absolute_paths(rows.facts))
-    score_and_write_golden(judge, folder)
+    write_golden_scores(judge, folder)
     require_golden_scores(folder, judge.unsaved_options())
 
 

@@ -55,7 +55,7 @@ def golden_dialogues() -> list[Dialogue]:
     return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
-def score_and_write_golden(judge: Any, folder: Path) -> None:
+def write_golden_scores(judge: Any, folder: Path) -> None:
     """Scores the golden dialogues (sixteen fixed dialogues) with ``judge`` and writes the scores to
     golden.json in ``folder``, the judge's folder.
 

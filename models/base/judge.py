@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.models.base.golden import score_and_write_golden
+from medal_judges.models.base.golden import write_golden_scores
 from medal_judges.models.base.hub import push_judge_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
@@ -433,7 +433,7 @@ class Judge(ABC):
         if golden or (
             golden is None and not (self.family == "hybrid" and self.language_models())
         ):
-            score_and_write_golden(self, folder)
+            write_golden_scores(self, folder)
         return folder
 
     def push_to_hub(
@@ -563,8 +563,7 @@ def make_score_requests(
 def should_detect_languages(languages: Sequence[str] | None) -> bool:
     """Returns whether a judge should detect the language of dialogues that do not state it.
 
-    True if the judge has a list of supported ``languages`` and the detector is installed (``pip
-    install medal-judges[lang]``).
+    True if the judge has a list of supported ``languages`` and the package lingua is installed.
     """
     return languages is not None and find_spec("lingua") is not None
 

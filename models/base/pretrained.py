@@ -158,7 +158,7 @@ def max_positions(settings: Any) -> int | None:
     return positions
 
 
-def check_and_adapt_base_settings(config: Any, settings: Any) -> None:
+def adapt_and_check_base(config: Any, settings: Any) -> None:
     """Checks that a judge can be trained on a base model, and sets the model's attention dropout to
     0.
 

@@ -119,8 +119,11 @@ def surface_features(dialogue: Dialogue) -> np.ndarray:
 
     The features of a turn do not depend on later turns.
 
+    Args:
+        dialogue: A dialogue of T turns.
+
     Returns:
-        [turns of ``dialogue``, features] in float32, in the order of FEATURE_NAMES.
+        [T, features] in float32, in the order of FEATURE_NAMES.
     """
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()

@@ -15,7 +15,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import make_output_heads
 from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.pretrained import (
-    check_and_adapt_base_settings,
+    adapt_and_check_base,
     load_base_model,
     load_saved_network,
 )
@@ -69,7 +69,7 @@ class EncoderJudge(SequenceJudge):
         heads = make_output_heads(dimensions, config.heads)
 
         def change(settings: Any) -> None:
-            check_and_adapt_base_settings(config, settings)
+            adapt_and_check_base(config, settings)
             settings.update(config.config | classifier_settings(heads))
 
         net, tokenizer = load_base_model(
@@ -115,7 +115,7 @@ class EncoderJudge(SequenceJudge):
         outputs = sum(head.outputs for head in heads)
 
         def check(settings: Any) -> None:
-            check_and_adapt_base_settings(config, settings)
+            adapt_and_check_base(config, settings)
             if settings.num_labels != outputs:
                 raise JudgeLoadError(
                     f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",

@@ -19,10 +19,7 @@ from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import fetch_repo
-from medal_judges.models.base.pretrained import (
-    check_and_adapt_base_settings,
-    require_known_ids,
-)
+from medal_judges.models.base.pretrained import adapt_and_check_base, require_known_ids
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -72,7 +69,7 @@ class TextEncoder:
             self.settings = self.model[0].auto_model.config
             self.width = int(self.model.get_embedding_dimension())
             tokenizer = self.model.tokenizer
-        check_and_adapt_base_settings(config, self.settings)
+        adapt_and_check_base(config, self.settings)
         self.marks = SpecialTokens(tokenizer)
         self.tokenizer = tokenizer.backend_tokenizer
         # A call of transformers' class may have left truncation and padding on.

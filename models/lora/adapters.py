@@ -24,11 +24,7 @@ from medal_judges.models.device import (
     torch_dtype,
 )
 from medal_judges.models.llm.local.weights import find_or_convert_model
-from medal_judges.models.model_files import (
-    files_hash,
-    local_model_folder,
-    portable_name,
-)
+from medal_judges.models.model_files import files_hash, local_model_path, portable_name
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -290,5 +286,5 @@ def hash_with_base(revision: str, config: LoraConfig) -> str:
         revision: The hash of the judge's own files.
         config: The settings of the judge, which name the base model.
     """
-    base = local_model_folder(find_or_convert_model(config.base), config.base_revision)
+    base = local_model_path(find_or_convert_model(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

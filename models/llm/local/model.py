@@ -36,7 +36,7 @@ from medal_judges.models.llm.settings import TransformersLLM
 from medal_judges.models.model_files import (
     MODEL_FILES,
     files_hash,
-    local_model_folder,
+    local_model_path,
     network_hash,
 )
 
@@ -86,7 +86,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         patterns = [*MODEL_FILES]
         if config.bin_weights:
             patterns.append("*.bin")
-        weights = files_hash(local_model_folder(path, config.revision), patterns)
+        weights = files_hash(local_model_path(path, config.revision), patterns)
     except (OSError, ValueError, RuntimeError, UnpicklingError) as error:
         raise NotAvailableError(
             f"llm: cannot load {config.model}: {error}",

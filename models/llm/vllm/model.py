@@ -28,7 +28,7 @@ from medal_judges.models.llm.protocol import (
     failed_completion,
 )
 from medal_judges.models.llm.settings import VllmLLM
-from medal_judges.models.model_files import files_hash, local_model_folder
+from medal_judges.models.model_files import files_hash, local_model_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -160,7 +160,7 @@ class VllmModel(TokenModel):
             "backend": f"vllm {vllm.__version__}",
             "dtype": str(model.dtype).removeprefix("torch."),
             "weights": files_hash(
-                local_model_folder(str(model.model), self.config.revision)
+                local_model_path(str(model.model), self.config.revision)
             ),
         }
         return fingerprint

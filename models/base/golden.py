@@ -50,14 +50,14 @@ class GoldenCheck:
 
 
 def golden_dialogues() -> list[Dialogue]:
-    """Returns the sixteen dialogues, in six languages, that every saved judge scores to be checked
-    on other machines."""
+    """Returns sixteen fixed dialogues, in six languages. Their scores are saved with a judge, to
+    check it on other machines."""
     return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
 def write_golden_scores(judge: Any, folder: Path) -> None:
-    """Scores the golden dialogues (sixteen fixed dialogues) with ``judge`` and writes the scores to
-    golden.json in ``folder``, the judge's folder.
+    """Scores sixteen fixed dialogues with ``judge`` and writes dialogues and scores to golden.json
+    in ``folder``, the judge's folder.
 
     A judge that asks language models scores only four of the dialogues.
     """

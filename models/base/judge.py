@@ -227,10 +227,11 @@ class Judge(ABC):
         ``fp16``). A judge without a network does nothing."""
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that a saved folder does not hold, such as a server's address: option
-        -> value.
+        """Returns the options that ``from_pretrained`` needs again because the saved folder does
+        not hold them.
 
-        ``from_pretrained`` needs them again to load the judge.
+        Returns:
+            Option -> value, such as the address of a server.
         """
         return {}
 

@@ -369,7 +369,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns name -> tensor for the tensors in the safetensors file ``path``.
+    """Returns the tensors in the safetensors file ``path``, as tensor name -> tensor.
 
     Raises:
         JudgeLoadError: The file is missing or damaged, or has values that are not finite.
@@ -425,13 +425,12 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if there are differences between saved weights and the weights that a
-    network needs.
+    """Raises JudgeLoadError if ``differences`` between saved weights and a network are not empty.
 
     Args:
         path: The file or folder of the weights, which the error names.
         differences: Kind of difference -> names of weights, such as ``{"missing":
-            ["score.weight"]}``. No error if all lists are empty.
+            ["score.weight"]}``.
     """
     problems = []
     for problem, keys in differences.items():

@@ -320,8 +320,8 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022): the probability that an assistant turn is engaging.
 
-    A RoBERTa classifier, trained on Reddit, reads the turn alone. A turn that is too long loses its
-    end.
+    A RoBERTa classifier, trained on Reddit posts and how users reacted, reads the turn alone. A
+    turn that is too long loses its end.
     """
 
     family = "endex"

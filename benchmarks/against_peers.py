@@ -79,7 +79,7 @@ def chosen(
         if max(map(len, ids)) <= encoder.limit and len(kept) < count:
             kept.append(dialogue)
     texts = list(dict.fromkeys(t.content for d in kept for t in d.turns))
-    return kept, texts, [encoder.split_ids(ids)[0] for ids in encoder.token_ids(texts)]
+    return kept, texts, [encoder.to_pieces(ids)[0] for ids in encoder.token_ids(texts)]
 
 
 def timed(command: Sequence[str]) -> tuple[str, float, float]:

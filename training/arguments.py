@@ -66,7 +66,8 @@ def check_arguments(
     """Checks the setting ``args`` of a run, before anything is loaded.
 
     Args:
-        args: transformers' TrainingArguments by name, such as ``{"learning_rate": 1e-5}``.
+        args: Name of a field of transformers' TrainingArguments -> its value, such as
+            ``{"learning_rate": 1e-5}``.
         validated: Whether the run has validation rows.
         patience: The setting ``early_stopping_patience``.
 
@@ -136,6 +137,7 @@ def cast_argument(
 
 @cache
 def _argument_types() -> dict[str, Any]:
+    """Returns field of TrainingArguments -> its type."""
     from transformers import TrainingArguments
 
     hints = get_type_hints(TrainingArguments)
@@ -208,7 +210,8 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns the TrainingArguments that a run sets by default, in place of transformers' defaults.
+    """Returns the defaults of a run that differ from transformers' own, such as ``{"logging_steps":
+    10}``.
 
     With validation rows, a run validates and saves after each epoch and keeps the best weights.
 

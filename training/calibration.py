@@ -37,11 +37,11 @@ def fit_calibration(
             missing.
         logits: [n, outputs] outputs of ``head``. Outputs of a regression head are scores near [0,
             1].
-        method: ``temperature`` (of a classifier's softmax), ``isotonic`` (also a monotone map of
-            the scores) or ``none``.
+        method: ``temperature`` fits a classifier's softmax temperature. ``isotonic`` also fits a
+            monotone map of the scores. ``none`` fits nothing.
 
     Returns:
-        None if ``method`` is ``none`` or fewer than 20 rows have a label.
+        The calibration, or None if ``method`` is ``none`` or fewer than 20 rows have a label.
     """
     rows = np.isfinite(targets).all(axis=1)
     if method == "none" or rows.sum() < MIN_ROWS:
@@ -118,7 +118,7 @@ def fit_score_map(
     else:
         settings["temperature"] = temperature
     if method == "isotonic" and is_binary:
-        settings |= _fit_binary_map(units, targets >= 0.5)
+        settings |= _fit_map_and_threshold(units, targets >= 0.5)
     elif method == "isotonic":
         settings["isotonic"] = fit_isotonic(units, targets)
     fitted = Calibration(**settings)
@@ -131,7 +131,7 @@ def fit_score_map(
     return replace(fitted, margin=float(errors[rank - 1]))
 
 
-def _fit_binary_map(
+def _fit_map_and_threshold(
     units: np.ndarray,
     has_issue: np.ndarray,
 ) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def _fit_binary_map(
         has_issue: [n] whether the label is positive.
 
     Returns:
-        ``isotonic``, a monotone map from scores to probabilities, and ``threshold``, the
-            probability with the highest F1.
+        ``isotonic`` -> a monotone map from scores to probabilities, and ``threshold`` -> the
+            probability from which predictions are positive, chosen for the highest F1.
     """
     isotonic = fit_isotonic(units, has_issue)
     chances = map_isotonic(units, isotonic)

@@ -35,9 +35,11 @@ def run_record(
     equal record resumes a checkpoint.
 
     Args:
-        config: The settings of the run. A hash of its content replaces the path of a file.
+        config: The settings of the run. A path to a file is replaced by a hash of the file's
+            content.
         dimensions: The dimensions of the rubric.
-        facts: One mapping for each data source, with the number and the hash of its rows.
+        facts: One mapping for each data source, such as ``{"part": "train", "rows": 900, "hash":
+            ...}``.
     """
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:

@@ -33,8 +33,8 @@ def trains(
 ) -> Callable[[Fit], Fit]:
     """Returns a decorator that registers the training function of a new family of judges.
 
-    The decorated function ``fit(rows, run)`` gets a RunRows and a TrainingRun, and returns the
-    trained judge.
+    The decorated function ``fit(rows, run)`` gets the labelled dialogues (RunRows) and the settings
+    (TrainingRun), and returns the trained judge.
 
     Args:
         kind: The class of the family's settings, such as ``LinearConfig``.
@@ -130,15 +130,15 @@ class TrainConfig(Config):
         model: The family of the judge and its settings, such as ``{family: linear}``.
         start: The folder of a trained judge whose weights are copied before training, wherever name
             and shape are equal. For families that are trained by steps (encoder, lora).
-        train: The data sources of the training rows.
+        train: The data sources of the training rows (labelled dialogues).
         validation: The data sources of the validation rows, on which the best weights or
             hyperparameters are chosen and the calibration is fitted.
         test: The data sources of the test rows, which are only scored after training.
-        split: The shares of the training rows that become validation or test rows, if these have no
+        split: Held-out set -> the share of the training rows that become this set, if it has no
             data sources, such as ``{validation: 0.1, test: 0.1}``. Rows of one conversation stay
             together.
-        args: transformers' TrainingArguments by name, such as ``{learning_rate: 1e-5}``. For
-            families that are trained by steps.
+        args: Name of a field of transformers' TrainingArguments -> its value, such as
+            ``{learning_rate: 1e-5}``. For families that are trained by steps.
         early_stopping_patience: The number of validations without improvement after which training
             stops. None never stops early. For families that are trained by steps.
         calibration: How scores are corrected on held-out rows. ``temperature`` fits the softmax
@@ -169,7 +169,7 @@ class TrainConfig(Config):
         return bool(self.validation or "validation" in self.split)
 
     @model_validator(mode="after")
-    def _settings_fit(self) -> TrainConfig:
+    def _require_consistent_settings(self) -> TrainConfig:
         twice = any(getattr(self, part) for part in self.split)
         if twice or sum(self.split.values()) >= 1:
             raise ValueError(

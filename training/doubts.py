@@ -15,8 +15,8 @@ def warnings_about_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns warnings about rows that teach or measure nothing, such as ``2 test rows have no
-    label: a, b``.
+    """Returns warnings about labelled dialogues (rows) that cannot teach or measure a dimension,
+    such as ``2 test rows have no label: a, b``.
 
     Args:
         rows: The training, validation and test rows of a run.
@@ -89,7 +89,7 @@ def _label_warnings(
 
 
 def _first_ids(rows: Iterable[TrainingExample]) -> str:
-    """Returns the ids of the first three of ``rows``, as text."""
+    """Returns the ids of the first three of ``rows``, such as ``a, b, c, ...``."""
     ids = [row.dialogue.id for row in rows]
     if len(ids) > _NAMED:
         ids[_NAMED:] = ["..."]

@@ -42,7 +42,7 @@ def measure_agreement(
     A generative judge scores at most 200 rows of each, drawn with the seed in ``config``.
 
     Args:
-        rows: The examples of the run.
+        rows: The labelled dialogues of the run.
 
     Returns:
         Records such as ``{"part": "test", "source": "rated.jsonl", "dimension": "overall", "lang":
@@ -101,7 +101,7 @@ def _to_labelled(
 
 
 def _language_records(row: ResultRow) -> Iterator[Record]:
-    """Yields the agreement on one dimension as a record for each language.
+    """Yields a record for each language of how well a judge agrees with people on one dimension.
 
     Args:
         row: The agreement on the dimension. If it has several languages, the first record covers

@@ -38,17 +38,16 @@ class TrainingExample:
 
     Attributes:
         source: The name of the data source.
-        targets: The value to learn by dimension: a number on [0, 1], or [levels] probabilities.
-        human: People's mean rating by dimension, on the scale of the source (on [0, 1] if
+        targets: Dimension -> the value to learn: a number on [0, 1], or [levels] probabilities.
+        human: Dimension -> people's mean rating, on the scale of the source (on [0, 1] if
             ``rescale`` inverts it).
         group: The id of its conversation. Examples of one conversation stay in one split.
-        comments: An annotator's comment by dimension.
+        comments: Dimension -> an annotator's comment on the rating.
     """
 
     dialogue: Dialogue
     source: str
     targets: dict[str, float | np.ndarray]
-    # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
     comments: dict[str, str] = field(default_factory=dict)
@@ -56,11 +55,14 @@ class TrainingExample:
 
 @dataclass(slots=True)
 class RunRows:
-    """The examples of a run, divided into training, validation and test.
+    """The labelled dialogues of a run, divided into training, validation and test.
 
     Attributes:
-        facts: What the judge's model card says about the rows, one mapping for each data source.
-        test: Test examples, which may have ratings by people without ``targets``.
+        train: The dialogues to learn from.
+        validation: The dialogues on which weights or hyperparameters are chosen. May be empty.
+        facts: What the judge's model card says about the data, one mapping for each data source,
+            such as ``{"part": "train", "source": "labelled.jsonl", "rows": 900}``.
+        test: The dialogues to test on, which may have ratings by people without ``targets``.
     """
 
     train: list[TrainingExample]
@@ -71,11 +73,12 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """The rows of one data source for one part of a run.
+    """The rows of one data source for one set of a run.
 
     Attributes:
-        part: ``train``, ``validation`` or ``test``.
+        part: The set: ``train``, ``validation`` or ``test``.
         entry: The settings of the source.
+        rows: The labelled dialogues.
     """
 
     part: str
@@ -83,8 +86,9 @@ class EntryRows:
     rows: list[LabelledDialogue]
 
 
-def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Loads the rows of all data sources of ``config``, and splits them if ``config.split`` is set.
+def load_and_split_entries(config: TrainConfig) -> list[EntryRows]:
+    """Loads the rows (labelled dialogues) of all data sources of ``config``, and splits them if
+    ``config.split`` is set.
 
     Raises:
         ConfigError: There are no training rows, or a setting does not fit a source.
@@ -97,7 +101,7 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
             rows = load_entry(entry, part, config.seed)
             loaded.append(EntryRows(part, entry, rows))
     if config.split:
-        loaded = split_entries(loaded, config.split, config.seed)
+        loaded = split_without_leaks(loaded, config.split, config.seed)
     train = rows_of(loaded, ["train"])
     if not train:
         raise ConfigError("no training rows. Check the `train` entries of the config")
@@ -117,7 +121,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         LeakError: A dialogue is in both training and held-out rows.
         SourceError: A source cannot be read.
     """
-    loaded = load_entries(config)
+    loaded = load_and_split_entries(config)
     by_level = config.model.distribution_dimensions()
     levels = {}
     for dimension in dimensions:
@@ -148,7 +152,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
 def rows_of(
     loaded: Iterable[EntryRows], parts: Sequence[str]
 ) -> list[LabelledDialogue]:
-    """Returns the rows in ``loaded`` that belong to one of the ``parts``."""
+    """Returns the labelled dialogues in ``loaded`` that belong to one of the sets ``parts``, such
+    as ``["train"]``."""
     rows: list[LabelledDialogue] = []
     for entry_rows in loaded:
         if entry_rows.part in parts:
@@ -157,8 +162,8 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns facts about the rows ``loaded`` from one source, such as their number, languages and
-    licence. The judge's card shows them."""
+    """Returns facts about the rows ``loaded`` from one source for the judge's model card, such as
+    ``{"rows": 900, "languages": ["de"], "licence": "CC-BY-4.0"}``."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -177,7 +182,7 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         "languages": sorted(languages),
         "injected": loaded.entry.plant is not None,
         "annotators": annotators,
-        "labels_by": sorted(map(labeller_of, labellers - {""})),
+        "labels_by": sorted(map(describe_labeller, labellers - {""})),
     }
     source = SOURCES.get(source_name(loaded.entry.source))
     if source is not None:
@@ -191,12 +196,12 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
     return facts
 
 
-def labeller_of(text: str) -> str:
-    """Returns who labelled rows, in words for the judge's model card.
+def describe_labeller(text: str) -> str:
+    """Returns who labelled a dialogue, in words for the judge's model card, such as ``judge length
+    at revision 1a2b, llama``.
 
     Args:
-        text: A person's name, or the signature that identifies a judge, such as
-            ``judge:length|seed:0``.
+        text: A person's name, or what identifies a judge, such as ``judge:length|seed:0``.
     """
     signature = Signature.parse(text)
     model = signature.base or signature.judge
@@ -221,8 +226,8 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns the scale of each label in ``rows``, by the label's name. If rows differ, the first
-    row with the label decides."""
+    """Returns label -> its scale (lowest, highest), or None if it has no bounds. If ``rows``
+    differ, the first row with the label decides."""
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -233,7 +238,8 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 def dimension_by_label(
     entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
-    """Maps each label that a data source provides to a dimension of the judge.
+    """Returns label of a data source -> the judge's dimension that it teaches, such as
+    ``{"helpful": "overall"}``.
 
     Args:
         entry: The settings of the source.
@@ -311,9 +317,10 @@ def to_example(
 
     Args:
         entry: The settings of the row's source.
-        names: The judge's dimension for each label, such as ``{"helpful": "overall"}``.
-        maps: The map to [0, 1] for each label. A label without a map gives no target.
-        levels: The number of levels of each dimension whose target is [levels] probabilities.
+        names: Label -> the judge's dimension, such as ``{"helpful": "overall"}``.
+        maps: Label -> its map to [0, 1]. A label without a map gives no target.
+        levels: Dimension -> its number of levels (possible ratings), if its target is a probability
+            for each level.
     """
     example = TrainingExample(
         row.dialogue, source_name(entry.source), {}, group=row.group
@@ -345,15 +352,15 @@ def to_example(
 # -- a split of training rows ----------------------------------------------------------------------
 
 
-def split_entries(
+def split_without_leaks(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
     """Moves a random share of the training rows to validation and test. A training row that nearly
     repeats a moved row is dropped.
 
     Args:
-        loaded: The rows of each source.
-        split: The share of the training rows for each new set, such as ``{"test": 0.1}``.
+        loaded: The rows (labelled dialogues) of each source.
+        split: New set -> its share of the training rows, such as ``{"test": 0.1}``.
         seed: Decides which rows move.
 
     Raises:
@@ -422,12 +429,12 @@ def split_entry(
 
 
 def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]:
-    """Returns the labelled rows of one data source, filtered and limited by its settings.
+    """Returns the labelled dialogues of one data source, filtered and limited by its settings.
 
     Args:
         entry: The settings of the source.
         part: ``train``, ``validation`` or ``test``, which get different sentences as injected
-            issues.
+            issues (such as repetition).
         seed: Draws the rows and the injected issues.
 
     Raises:

@@ -100,8 +100,8 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns what the judge in ``folder`` was trained on, one mapping for each data source. A
-    judge that starts from its weights has learnt from these rows too."""
+    """Returns facts about the training data of the judge in ``folder``, one mapping for each data
+    source. A judge that starts from its weights has learnt from this data too."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
@@ -128,7 +128,7 @@ def learnable_dimensions(
     Args:
         config: The settings of the run. ``config.only``, if set, limits the result.
         dimensions: The dimensions of the rubric.
-        rows: The examples of the run.
+        rows: The labelled dialogues of the run.
 
     Raises:
         ConfigError: No dimension is left, or ``config`` names an unknown one.
@@ -178,12 +178,13 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves a trained judge, loads it again and compares scores.
+    """Saves a trained judge with its agreement with people's labels, loads it again and compares
+    scores.
 
     Args:
         config: The settings of the run.
         judge: The trained judge.
-        rows: The examples of the run. Agreement is measured on validation and test rows.
+        rows: The labelled dialogues of the run. Agreement is measured on validation and test rows.
         warnings: Sentences about ``rows`` for the judge's card.
 
     Raises:

@@ -27,7 +27,7 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows
-from medal_judges.training.trainer import JudgeTrainer, count_truncated, whole_weights
+from medal_judges.training.trainer import JudgeTrainer, count_truncated, load_unsharded
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ def fit_by_steps(
     new_judge: Callable[..., Any],
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
-    """Trains a neural judge on ``rows`` and calibrates it on the validation rows. Every process
-    takes part.
+    """Trains a neural judge by gradient steps on ``rows`` and calibrates it on the validation rows.
+    Every process takes part.
 
     Args:
         run: The settings and the dimensions to learn.
         new_judge: Returns an untrained judge from (settings, dimensions, TrainingArguments).
-        trainer_class: The Trainer to use.
+        trainer_class: JudgeTrainer, or a subclass with another loss or dataset.
 
     Returns:
         The judge on the main process, None on the others.
@@ -63,7 +63,7 @@ def fit_by_steps(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
-    with whole_weights():
+    with load_unsharded():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start_weights(judge, Path(config.start))
@@ -103,7 +103,7 @@ def fit_by_steps(
     if rows.validation:
         steps.calibrate(datasets["validation"], config.calibration)
     judge = steps.trained_judge()
-    close_process_group()
+    wait_and_close_process_group()
     if not args.should_save:
         return None
     steps.state.save_to_json(str(folder / "trainer_state.json"))
@@ -135,9 +135,10 @@ def make_datasets(
     Args:
         trainer_class: The Trainer, whose function ``dataset`` tokenises examples.
         judge: The judge to train.
-        rows: The examples of the run.
+        rows: The labelled dialogues of the run.
         folder: The folder of the cached token ids.
-        record: The ``run_record`` of the run. Its hash is in the names of the cache files.
+        record: The settings and data hashes of the run, from ``run_record``. Their hash is in the
+            names of the cache files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
@@ -150,10 +151,11 @@ def make_datasets(
 
 
 def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Logs a warning if rows are longer than the judge can read.
+    """Logs a warning if dialogues are longer than the judge can read.
 
     Args:
-        lost: The counts of ``count_truncated`` for ``train`` and ``validation``.
+        lost: Set (``train`` or ``validation``) -> its counts from ``count_truncated``, such as
+            ``{"rows": 2, "truncated_turns": 9, "cut_turns": 0}``.
     """
     for part, counts in lost.items():
         if counts["rows"]:
@@ -164,7 +166,7 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
             logger.warning(text)
 
 
-def close_process_group() -> None:
+def wait_and_close_process_group() -> None:
     """Waits for all processes, then closes the process group, so that ZeRO-3 no longer shards newly
     loaded models."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
@@ -179,8 +181,8 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies weights of the same name and shape from the saved judge in ``folder`` into ``judge``.
-    Raises ConfigError if no weight fits."""
+    """Copies weights from the saved judge in ``folder`` into ``judge``, wherever name and shape are
+    equal. Raises ConfigError if no weight fits."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)

@@ -88,8 +88,8 @@ def count_truncated(dataset: Dataset) -> dict[str, int]:
     """Counts what is too long for the judge in a tokenised ``dataset``.
 
     Returns:
-        The number of ``rows`` that lose text, of turns left out (``truncated_turns``) and of turns
-            shortened (``cut_turns``).
+        ``rows`` -> the number of dialogues that lose text, ``truncated_turns`` -> turns left out,
+            and ``cut_turns`` -> turns shortened.
     """
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
@@ -117,7 +117,8 @@ def example_targets(
 
 
 class JudgeCollator:
-    """A collator that pads the token ids of a batch with the id ``pad`` and stacks the labels."""
+    """A collator that pads the token ids of a batch with the padding token ``pad`` and stacks the
+    labels."""
 
     def __init__(self, pad: int) -> None:
         self.pad = pad
@@ -141,7 +142,7 @@ class JudgeTrainer(Trainer):
         args: The training arguments.
         compute_loss_func: A loss with the arguments of ``judge_loss``, which is the default. It
             must divide the sum over rows by ``num_items_in_batch``.
-        callbacks: Further callbacks.
+        callbacks: Further callbacks of transformers.
         options: Further arguments of Trainer, such as ``train_dataset``, except ``model_init``.
     """
 
@@ -179,7 +180,7 @@ class JudgeTrainer(Trainer):
             args=args,
             compute_loss_func=self.loss_of_targets,
             compute_metrics=self.statistics if self.measures else None,
-            callbacks=[StopAtNaN(), *callbacks],
+            callbacks=[StopAtNonFiniteLoss(), *callbacks],
             **options,
         )
         if process_count() > 1 and self.strategy() == "single":
@@ -194,17 +195,19 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch.
+        """Returns the loss of a batch, from ``compute_loss_func`` or ``judge_loss``.
 
         Args:
             outputs: The outputs of the network, with ``logits``.
-            labels: The labels of the batch. Only the columns with targets are used.
+            labels: [B, columns] the targets of all heads, then columns for ``statistics``, which
+                are left out.
             options: Further arguments of the loss function.
         """
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
-        """Returns the columns of ``labels`` that are targets."""
+        """Returns the columns of ``labels`` that are targets, [B, targets]. The other columns are
+        for ``statistics``."""
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
@@ -320,7 +323,7 @@ class JudgeTrainer(Trainer):
     def outputs_by_dimension(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] in ``predicted`` by dimension. For a regression they are
+        """Returns dimension -> its logits [n, outputs] in ``predicted``. For a regression they are
         scores near [0, 1]."""
         return self.judge.outputs_by_dimension(
             torch.from_numpy(np.asarray(predicted.predictions))
@@ -366,7 +369,7 @@ class JudgeTrainer(Trainer):
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
-            with whole_weights():
+            with load_unsharded():
                 network = self.judge.network_with_weights(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
@@ -375,15 +378,15 @@ class JudgeTrainer(Trainer):
             if self.args.gradient_checkpointing:
                 network.gradient_checkpointing_disable()
         in_bf16 = self.args.bf16 and is_large(network)
-        if not is_sharded and has_16bit_weights(network) and not in_bf16:
+        if not is_sharded and has_unquantised_16bit_weights(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
-            network = self.judge.network_with_weights(copy_trained_weights(network))
+            network = self.judge.network_with_weights(copy_trainable_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
         return self.judge.replace_network(network, dtype)
 
 
 @contextmanager
-def whole_weights() -> Iterator[None]:
+def load_unsharded() -> Iterator[None]:
     """Makes models load with all of their weights until the context ends. Under ZeRO-3,
     transformers would load only a shard on each process."""
     from transformers.integrations import deepspeed as integration
@@ -404,15 +407,16 @@ def is_large(network: torch.nn.Module) -> bool:
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
-def has_16bit_weights(network: torch.nn.Module) -> bool:
+def has_unquantised_16bit_weights(network: torch.nn.Module) -> bool:
     """Returns whether ``network`` has weights in 16 bits and is not quantised."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
-def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
-    """Returns copies of the trainable weights of ``network``, by name."""
+def copy_trainable_weights(network: torch.nn.Module) -> dict[str, Tensor]:
+    """Returns tensor name -> a copy of the weight on the CPU, for the weights of ``network`` that
+    training changes."""
     weights = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -420,7 +424,7 @@ def copy_trained_weights(network: torch.nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-class StopAtNaN(TrainerCallback):
+class StopAtNonFiniteLoss(TrainerCallback):
     """A callback that stops a run whose loss is not finite."""
 
     def on_log(

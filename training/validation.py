@@ -49,7 +49,8 @@ def agreement(
 
 
 def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` with two means over dimensions added, ``spearman`` and ``auc``."""
+    """Returns ``statistics`` (such as ``{"spearman/overall": 0.6}``) with two means over dimensions
+    added, ``spearman`` and ``auc``."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.training.steps import close_process_group
+from medal_judges.training.steps import wait_and_close_process_group
 
 from .encoder import largest, run_config, run_rows, scores, trained_judge
 from .measure import (
@@ -42,7 +42,7 @@ def trained(
         )
         judge = trained_judge(config, rows)
         used = peak_gib()
-        close_process_group()
+        wait_and_close_process_group()
         if judge is None:
             return None
         few = [example.dialogue for example in rows.train[:3]]

@@ -69,11 +69,11 @@ class FollowUpSelection:
     """The follow-ups (possible next user turns) that fit one dialogue, as chosen by a model.
 
     Attributes:
-        indices: The indices in the pool of the follow-ups that the model chose in every run, or of
-            all follow-ups if there are none.
-        empty: Whether no follow-up was chosen in every run.
-        usage: The tokens and costs of all runs.
-        failure: Why the answer of a run could not be read, or None.
+        indices: Indices in the pool of the follow-ups that the model chose every time it was asked,
+            or of all follow-ups if there are none.
+        empty: Whether no follow-up was chosen every time.
+        usage: The tokens and costs of all questions.
+        failure: Why an answer of the model could not be read, or None.
         transient: Whether the failure is transient, so that a retry may succeed.
     """
 
@@ -96,7 +96,7 @@ class _Run:
         chosen: The indices in the pool that the model chose, or None if the answer could not be
             read.
         reason: Why the answer could not be read.
-        usages: The tokens and costs of the answer, and of an earlier unreadable answer.
+        usages: The tokens and costs of each answer, two if the question was asked twice.
     """
 
     question: str
@@ -117,7 +117,7 @@ def select_follow_ups(
     seed: int = 0,
     runs: int = RUNS,
 ) -> list[FollowUpSelection]:
-    """Asks ``llm`` several times which follow-ups of a pool fit each dialogue.
+    """Asks ``llm`` several times which follow-ups (possible next user turns) fit each dialogue.
 
     After an answer that cannot be read, asks once more, with more tokens.
 
@@ -129,8 +129,8 @@ def select_follow_ups(
         runs: How often to ask about each dialogue.
 
     Returns:
-        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are none. It
-            has a ``failure`` if an answer cannot be read.
+        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are none. A
+            selection has a ``failure`` if an answer could not be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -153,7 +153,7 @@ def select_follow_ups(
             unread.append(run)
     more_tokens = min(MORE_TOKENS * SELECTION_TOKENS, llm.context // 4)
     _ask_runs(llm, unread, max(SELECTION_TOKENS, more_tokens))
-    return [_common_selection(shuffled) for shuffled in runs_by_dialogue]
+    return [_common_or_all_follow_ups(shuffled) for shuffled in runs_by_dialogue]
 
 
 def _make_shuffled_run(
@@ -166,8 +166,8 @@ def _make_shuffled_run(
 
     Args:
         prompt: The prompt with the question's template.
-        values: Further template values, such as the dialogue.
-        seeds: Seed the order.
+        values: Name in the template -> text, such as ``{"dialogue": "User: Hi"}``.
+        seeds: Numbers that together seed the order.
     """
     generator = np.random.default_rng(seeds)
     order = generator.permutation(len(pool.follow_ups)).tolist()
@@ -198,9 +198,9 @@ def _ask_runs(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None
             run.reason = str(error)
 
 
-def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
-    """Returns the follow-ups that all ``runs`` of one dialogue chose, or the whole pool if there
-    are none."""
+def _common_or_all_follow_ups(runs: Sequence[_Run]) -> FollowUpSelection:
+    """Returns the follow-ups that were chosen in all ``runs`` about one dialogue, or all follow-ups
+    if there are none."""
     every_index = set(runs[0].order)
     common = set(every_index)
     failure = None
@@ -297,11 +297,11 @@ class FollowUpConfig(Config):
             the likelihood of dialogue and follow-up together, as in FED.
         reduce: Whether log-probabilities of tokens are averaged (``mean``) or added up (``sum``).
         answers: How many of the last assistant turns are scored, each by the follow-ups after it.
-            None is all. At level ``turn`` only the judged turn is scored.
+            None is all. If a single turn is judged, only this turn is scored.
         decay: The weight of an assistant turn relative to the next one, such as 0.8.
         select: Whether to ask the model first which follow-ups fit the dialogue, as in DIET.
-        scale: Dimension -> the map from raw values to scores, such as ``{"overall": {"center": 3.0,
-            "spread": 0.5}}``.
+        scale: Dimension -> the map from raw values (differences of log-likelihoods) to scores, such
+            as ``{"overall": {"center": 3.0, "spread": 0.5}}``.
     """
 
     name: str
@@ -341,6 +341,9 @@ class FollowUpJudge(Judge):
 
     A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean
     log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale.
+
+    Args:
+        config: The settings, which name the language model and the file of follow-ups.
     """
 
     family = "followup"
@@ -354,7 +357,7 @@ class FollowUpJudge(Judge):
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.followups)
         if config.draw is not None:
-            self.pool = self.pool.draw(config.draw, config.seed)
+            self.pool = self.pool.draw_evenly(config.draw, config.seed)
         for dimension in self.dimensions:
             if not self.pool.indices_for(dimension.name):
                 none = f"no follow-up of {config.followups} is for {dimension.name!r}"
@@ -485,8 +488,8 @@ class FollowUpJudge(Judge):
         """Returns how many messages come before the follow-ups, for each scored assistant turn.
 
         Returns:
-            Index of the assistant turn -> number of messages. For the last assistant turn it counts
-                all messages.
+            Index of the assistant turn -> number of messages, such as ``{1: 2, 3: 4}``. For the
+                last assistant turn it counts all messages.
         """
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
@@ -501,7 +504,9 @@ class FollowUpJudge(Judge):
             count = self.config.answers
         return dict(list(ends.items())[-count:])
 
-    def _follow_up_value(self, likelihood: Likelihood) -> float:
+    def _reduce_likelihood(self, likelihood: Likelihood) -> float:
+        """Returns the log-probability of a follow-up, averaged or added up over tokens as
+        ``reduce`` says. With ``likelihood: joint`` the tokens of the dialogue count too."""
         total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
             assert likelihood.prefix_logprob is not None
@@ -525,7 +530,7 @@ class FollowUpJudge(Judge):
         """
         follow_ups = self.pool.follow_ups
         values = np.array(
-            [self._follow_up_value(likelihood) for likelihood in likelihoods]
+            [self._reduce_likelihood(likelihood) for likelihood in likelihoods]
         )
         table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
         weights = self.config.decay ** np.arange(len(table))[::-1]

@@ -37,14 +37,14 @@ class FollowUp(Config):
 
 
 class FollowUpPool(Config):
-    """The follow-ups of a file, and the models that proposed them.
+    """The follow-ups (possible next user turns) of a file, and the models that proposed them.
 
     Attributes:
         name: The name of the pool.
         strategy: ``selfmap``: for judging with the same model that proposed the follow-ups.
             ``craft``: for judging with other models. None: for any model.
-        generators: The models that proposed the follow-ups.
-        follow_ups: The follow-ups.
+        generators: The names of the models that proposed the follow-ups.
+        follow_ups: The follow-ups, each a text with its sign. No two have the same text and sign.
     """
 
     name: str
@@ -53,7 +53,7 @@ class FollowUpPool(Config):
     follow_ups: tuple[FollowUp, ...]
 
     @model_validator(mode="after")
-    def _require_unique_follow_ups(self) -> FollowUpPool:
+    def _require_nonempty_and_unique(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("write one follow-up or more into the pool")
         counts = Counter(
@@ -77,7 +77,7 @@ class FollowUpPool(Config):
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
-    def draw(self, count: int, seed: int) -> FollowUpPool:
+    def draw_evenly(self, count: int, seed: int) -> FollowUpPool:
         """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``.
 
         Equally many are drawn from each model that proposed follow-ups (DIET, section 6.2).
@@ -104,7 +104,7 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """Returns the pool in the file ``path``, or a shipped one (``followups/contrast``).
+    """Returns the follow-ups in the file ``path``, or a shipped pool (``followups/contrast``).
 
     Raises:
         ConfigError: The file is missing or a field is wrong.

@@ -48,11 +48,12 @@ class Formula:
     ``squash`` maps sums beyond 0 and 1 into [0, 1].
 
     Attributes:
-        inputs: Names of members' scores, such as ``geval:empathy``. ``geval`` alone is its score of
-            the same dimension.
+        inputs: Scores of members (the combined judges), such as ``geval:empathy``. ``geval`` alone
+            is that member's score of the formula's own dimension.
         weights: The weight of each input.
         intercept: The constant term of the sum.
-        curve: The (x, y) knots of a monotone calibration map. None is no calibration.
+        curve: The x values and the y values of the knots of a monotone calibration map. None is no
+            calibration.
     """
 
     inputs: tuple[str, ...]
@@ -60,7 +61,7 @@ class Formula:
     intercept: float = 0.0
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
-    def weighted_sum(self, units: np.ndarray) -> np.ndarray:
+    def sum_with_intercept(self, units: np.ndarray) -> np.ndarray:
         """Returns ``intercept`` plus the weighted sum of the inputs, [n], not limited to [0, 1].
 
         Args:
@@ -74,7 +75,7 @@ class Formula:
         Args:
             units: The input scores of the dialogues on [0, 1], [n, inputs].
         """
-        total, weights = self.weighted_sum(units), np.array(self.weights)
+        total, weights = self.sum_with_intercept(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
         highest = self.intercept + np.maximum(weights, 0).sum()
         if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
@@ -102,7 +103,8 @@ class MemberConfig(Config):
 
     Attributes:
         path: A folder, a Hub id or a YAML file of configs/judges/.
-        options: Arguments of ``Judge.from_pretrained``, such as the ``revision`` of a Hub id.
+        options: Argument of ``Judge.from_pretrained`` -> its value, such as ``{"revision":
+            "main"}`` for a Hub id.
     """
 
     path: str
@@ -146,9 +148,9 @@ class Member:
 
     Attributes:
         name: The judge's name in the hybrid.
-        judge: The judge.
+        judge: The loaded judge.
         file: The YAML file that describes the judge. None for a judge that is saved as a folder.
-        options: Settings that override the YAML file.
+        options: Setting -> the value that overrides the YAML file, such as ``{"seed": 1}``.
     """
 
     name: str
@@ -178,12 +180,14 @@ class Member:
             return dict(self.options)
         return {"path": self.file, **self.options}
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Saves the judge in members/NAME of the hybrid's ``folder``, unless a YAML file describes
-        it.
+    def save_or_reference(self, folder: Path) -> dict[str, Any]:
+        """Saves the judge in members/NAME of the hybrid's ``folder``. A judge that a YAML file
+        describes is not saved.
 
         Returns:
-            The member's ``{"signature": ..., "path": ...}``, for judge.json.
+            The member's record for judge.json, ``{"signature": ..., "path": ...}``: what identifies
+                the judge in saved scores, and its folder or shipped YAML file (None for another
+                file).
         """
         path = self.file if self.is_shipped else None
         if self.file is None:
@@ -213,8 +217,9 @@ def load_saved_member(
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
     Args:
-        saved: The member's ``{"signature": ..., "path": ...}`` in judge.json.
-        options: The keyword arguments of ``HybridJudge.load``.
+        saved: The member's record in judge.json, from ``save_or_reference``.
+        options: Member -> its options. ``device`` and ``dtype`` apply to all members saved as
+            folders.
 
     Raises:
         JudgeLoadError: The member is missing or has changed since it was saved.
@@ -252,7 +257,7 @@ class HybridJudge(Judge):
         lines: Dimension -> the formula of its score.
         dimensions: The dimensions to score.
         name: The judge's name.
-        facts: Facts about the judge's training, saved with the judge.
+        facts: Facts about the training of the formulas, which judge.json keeps.
 
     Raises:
         ConfigError: A formula has an unknown member, or a member whose good scores are low where
@@ -359,7 +364,10 @@ class HybridJudge(Judge):
     def _save(self, folder: Path) -> None:
         settings = {
             "name": self.name,
-            "members": {n: member.save(folder) for n, member in self.members.items()},
+            "members": {
+                n: member.save_or_reference(folder)
+                for n, member in self.members.items()
+            },
             "lines": {name: asdict(line) for name, line in self.lines.items()},
             "facts": self.facts,
         }
@@ -434,6 +442,8 @@ class HybridJudge(Judge):
     ) -> Judgement:
         """Combines the members' judgements of ``request`` into one judgement on ``dimensions``.
 
+        Also sets in ``request`` how many turns a member has left out or shortened.
+
         Args:
             answers: Member -> its judgement.
         """
@@ -494,6 +504,6 @@ class HybridJudge(Judge):
             return DimensionScore(details=details, failure="; ".join(failures))
         row = np.array([units], dtype=float)
         unit = float(line(row)[0])
-        details["raw"] = dimension.from_unit(float(line.weighted_sum(row)[0]))
+        details["raw"] = dimension.from_unit(float(line.sum_with_intercept(row)[0]))
         chances = [1 - unit, unit] if dimension.kind == "binary" else []
         return DimensionScore(dimension.from_unit(unit), chances, details)

@@ -33,19 +33,22 @@ class LinearConfig(TrainedConfig):
         base_revision: The branch, tag or commit of a Hub id.
         max_tokens: The maximum number of tokens that the encoder reads at once. Longer texts are
             encoded in pieces.
-        reading: What the judge reads. ``turns``: the mean turn of each speaker. ``dialogue``: the
-            dialogue as one text. ``answers``: each assistant turn with the user turn before it.
+        reading: What the judge reads. ``turns``: the mean embedding and features of each speaker's
+            turns. ``dialogue``: the dialogue as one text. ``answers``: each assistant turn with the
+            user turn before it.
         vectors: Whether the judge reads embeddings of texts besides ``features``.
-        features: Features of turns, from base/turn_features.py. ``log_words`` is computed for both
-            speakers, ``user.log_words`` for one.
+        features: Features of turns, from base/turn_features.py, such as ``log_words`` (log of the
+            number of words) for both speakers, or ``user.log_words`` for one.
         limit: The maximum absolute value of a standardised feature. Larger values are clipped.
-        reply: Typical user reactions, such as ``{"positive": ["Good point."], "negative": ["Stop
-            it."]}``, for the features ``reaction``, ``expected_reaction`` and ``follows_answer``.
+        reply: Example replies of a pleased and of an annoyed user, such as ``{"positive": ["Good
+            point."], "negative": ["Stop it."]}``. The features ``reaction``, ``expected_reaction``
+            and ``follows_answer`` need them.
         head: The model of each dimension: ``ridge``, ``logistic`` or ``mlp_classifier``. None is
             logistic for a binary dimension, otherwise ridge.
         grid: Hyperparameter -> the values to try, such as ``{"alpha": [0.1, 1]}``. Linear heads
-            have ``alpha`` (penalty) and ``share`` (scale of the embeddings). MLPs have ``classes``
-            (the highest class) and the settings of scikit-learn's MLPClassifier.
+            have ``alpha`` (L2 penalty) and ``share`` (the factor that embeddings are multiplied
+            by). MLPs have ``classes`` (the highest class) and the settings of scikit-learn's
+            MLPClassifier.
         stretch: Whether to rescale a ridge head's scores to the standard deviation of the labels.
         prior_weights: Dimension -> feature -> a weight to add to the fitted weight, such as
             ``{"overall": {"user.near_copy": -0.25}}``. If the largest is 1, they count as much as
@@ -111,29 +114,30 @@ class LinearConfig(TrainedConfig):
         return self
 
     @property
-    def measure_names(self) -> tuple[str, ...]:
-        """The names, without ``user.`` and ``assistant.``, of the features that do not need the
-        setting ``reply``."""
+    def bare_measure_names(self) -> tuple[str, ...]:
+        """The features that work without the setting ``reply``, each without ``user.`` and
+        ``assistant.``, such as ``("log_words", "copy")``."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of all features, without ``user.`` and ``assistant.``.
+    def bare_feature_names(self) -> tuple[str, ...]:
+        """All features, each without ``user.`` and ``assistant.``, such as ``("log_words",
+        "reaction")``.
 
         The features that need the setting ``reply`` come last.
         """
         names = {feature.rpartition(".")[2] for feature in self.features}
-        return self.measure_names + tuple(
+        return self.bare_measure_names + tuple(
             name for name in REACTION_NAMES if name in names
         )
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Maps the name of each feature to its input columns, as pairs (side, name).
+        """Feature -> its input columns, as pairs (side, name), where side 0 is the user and side 1
+        the assistant.
 
-        Side 0 is the user, side 1 the assistant. ``user.copy`` has the column ``(0, "copy")``,
-        ``copy`` has one for each side.
+        ``user.copy`` has the column ``(0, "copy")``, and ``copy`` has one for each side.
         """
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
@@ -146,9 +150,9 @@ class LinearConfig(TrainedConfig):
 
     @property
     def needs_turn_vectors(self) -> bool:
-        """Whether the judge needs a vector of the text of each turn."""
+        """Whether the judge needs an embedding of each turn."""
         reads_vectors = self.vectors and self.reading != "dialogue"
-        has_similarities = not set(self.measure_names).isdisjoint(SIMILARITY_NAMES)
+        has_similarities = not set(self.bare_measure_names).isdisjoint(SIMILARITY_NAMES)
         return reads_vectors or has_similarities or self.reply is not None
 
     @property

@@ -83,7 +83,7 @@ class TextEncoder:
         self.limit = config.max_tokens - len(ids) + 1
 
     @classmethod
-    def create(cls, config: LinearConfig) -> TextEncoder:
+    def load_base(cls, config: LinearConfig) -> TextEncoder:
         """Loads the encoder ``config.base``, and downloads it if it is on the Hub.
 
         Raises:
@@ -164,9 +164,9 @@ class TextEncoder:
         encodings = self.tokenizer.encode_batch_fast(unmarked, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def split_ids(self, ids: Sequence[int]) -> Pieces:
-        """Splits the token ``ids`` of a text into pieces of at most ``max_tokens``, with special
-        tokens."""
+    def to_pieces(self, ids: Sequence[int]) -> Pieces:
+        """Splits the token ``ids`` of a text into pieces of at most ``max_tokens``, and adds the
+        special tokens (such as ``[CLS]``) to each piece."""
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -180,7 +180,7 @@ class TextEncoder:
         For a text of several pieces it is the mean over the pieces, weighted by number of tokens.
 
         Args:
-            texts: The pieces of token ids of each text, from ``split_ids``.
+            texts: For each text, its pieces of token ids from ``to_pieces``.
             budget: The maximum number of padded tokens in a batch.
         """
         pass_sums = self._token_sums

@@ -27,7 +27,7 @@ class FittedHead:
         kind: ``ridge`` (outputs a score, mostly on [0, 1]), ``logistic`` (outputs a logit) or
             ``mlp_classifier`` (outputs class logits).
         layers: Pairs (weight [in, out], bias [out]), with ReLU between them.
-        top: The highest class of an MLP, otherwise 1.
+        top: The highest class of an MLP, whose lowest class is 0. Otherwise 1.
         classes: The classes that occur in an MLP's training data, otherwise empty.
         averages: What an average user turn and an average assistant turn add to a linear head's
             output.
@@ -66,7 +66,7 @@ class FittedHead:
             values = values @ weight + bias
         return values
 
-    def probabilities(self, columns: Floats) -> Floats:
+    def mlp_probabilities(self, columns: Floats) -> Floats:
         """Returns an MLP's probabilities of the classes 0 to ``top``, [n, top + 1], for the inputs
         ``columns`` [n, C]."""
         logits = torch.from_numpy(self.outputs(columns))
@@ -94,7 +94,7 @@ class FittedHead:
             return chances
         if self.kind != "mlp_classifier":
             return squash_to_unit(self.outputs(columns)[:, 0])
-        probabilities = self.probabilities(columns)
+        probabilities = self.mlp_probabilities(columns)
         chosen = probabilities @ np.arange(self.top + 1)
         if decode == "argmax":
             chosen = probabilities.argmax(axis=1)
@@ -102,7 +102,8 @@ class FittedHead:
         return units
 
     def to_record(self) -> dict[str, Any]:
-        """Returns what judge.json stores about the head: everything but its weights."""
+        """Returns what judge.json stores about the head: its kind, number of layers, classes and
+        averages, but not its weights."""
         return {
             "kind": self.kind,
             "layers": len(self.layers),
@@ -112,8 +113,8 @@ class FittedHead:
         }
 
     def named_arrays(self, name: str) -> dict[str, Floats]:
-        """Returns the head's weights by tensor name, such as ``heads.overall.0.weight``. ``name``
-        is the dimension."""
+        """Returns tensor name -> weights, such as ``{"heads.overall.0.weight": ...}``. ``name`` is
+        the dimension."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -121,18 +122,19 @@ class FittedHead:
         return arrays
 
     @classmethod
-    def from_tensors(
+    def pop_from_tensors(
         cls,
         name: str,
         record: Mapping[str, Any],
         tensors: dict[str, Tensor],
         columns: int,
     ) -> FittedHead:
-        """Returns the saved head of the dimension ``name``.
+        """Returns the saved head of the dimension ``name``, and removes its weights from
+        ``tensors``.
 
         Args:
-            record: What judge.json stores about the head.
-            tensors: The saved weights by name. The weights of this head are removed from them.
+            record: What judge.json stores about the head, from ``to_record``.
+            tensors: Tensor name -> saved weights, such as ``heads.overall.0.weight``, of all heads.
             columns: The number of input columns.
 
         Raises:

@@ -73,7 +73,7 @@ class LinearJudge(LearnedJudge):
         heads: Dimension -> its trained model.
         device: Where the encoder runs. None is the GPU if there is one.
         dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
-        state: Further arguments of ``set_state``, such as the calibration.
+        state: Further arguments of ``set_state``, such as ``name`` and ``calibration``.
     """
 
     family = "linear"
@@ -120,7 +120,7 @@ class LinearJudge(LearnedJudge):
         """
         encoder = None
         if config.needs_base:
-            encoder = TextEncoder.create(config)
+            encoder = TextEncoder.load_base(config)
         return cls(config, dimensions, encoder=encoder, name=name, device=device)
 
     @classmethod
@@ -173,7 +173,7 @@ class LinearJudge(LearnedJudge):
             arrays |= head.named_arrays(name)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.reader.reactions is not None:
-            tensors |= self.reader.reactions.tensors()
+            tensors |= self.reader.reactions.tensors_to_save()
         write_weights(tensors, folder / WEIGHTS_NAME)
         hashed = None
         encoder, base = self.reader.encoder, self.config.base
@@ -216,7 +216,7 @@ class LinearJudge(LearnedJudge):
                     hint="Install the package version of its training, or copy the whole folder",
                 )
             if config.base.startswith(PREFIX):
-                encoder = TextEncoder.create(config)
+                encoder = TextEncoder.load_base(config)
             else:
                 encoder = TextEncoder(folder / ENCODER_FOLDER, config)
         state = constructor_arguments(saved)
@@ -225,11 +225,12 @@ class LinearJudge(LearnedJudge):
         return judge
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
-        """Loads the heads, and the means and deviations of their inputs, from the safetensors file
-        ``path``.
+        """Loads the heads, and the means and standard deviations of their inputs, from the
+        safetensors file ``path``.
 
         Args:
-            records: Dimension -> what judge.json stores about its head.
+            records: Dimension -> what judge.json stores about its head, such as its number of
+                layers.
 
         Raises:
             JudgeLoadError: Weights are missing, unexpected, or of a wrong shape.
@@ -240,7 +241,7 @@ class LinearJudge(LearnedJudge):
         for name, tensor in read_weights(path).items():
             groups.setdefault(name.partition(".")[0], {})[name] = tensor
         if self.config.reply is not None and reader.encoder is not None:
-            sizes = reader.encoder.width, len(self.config.measure_names)
+            sizes = reader.encoder.width, len(self.config.bare_measure_names)
             reader.reactions = Reactions.from_tensors(
                 self.config.reply, *sizes, groups.pop("reply"), path
             )
@@ -251,7 +252,7 @@ class LinearJudge(LearnedJudge):
             setattr(reader.scale, name.removeprefix("scale."), array)
         for dimension in self.dimensions:
             name = dimension.name
-            self.heads[name] = FittedHead.from_tensors(
+            self.heads[name] = FittedHead.pop_from_tensors(
                 name, records[name], groups["heads"], len(reader.vector_mask)
             )
         unused = chain.from_iterable(groups.values())
@@ -296,10 +297,11 @@ class LinearJudge(LearnedJudge):
     def _dimension_scores(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
     ) -> Iterator[DimensionScore]:
-        """Yields the score of each of ``requests`` on ``dimension``.
+        """Yields the score of each of ``requests`` (dialogues to score) on ``dimension``.
 
         Args:
-            rows: The features and embeddings of all turns of all requests, [T, F + W].
+            rows: The F features and the embedding (W numbers) of each turn of all requests, [T, F +
+                W].
         """
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.calibration_of(name)
@@ -342,14 +344,14 @@ class LinearJudge(LearnedJudge):
     def _turn_weights(
         self, requests: Sequence[ScoreRequest], dimension: Dimension, rows: Floats
     ) -> Floats:
-        """Returns the weight of each turn of all ``requests`` in the input of a head, [T].
+        """Returns how much each turn of all ``requests`` counts in the input of a head, [T].
 
         With ``reading: answers``, a dialogue is read as the mean of its assistant turns, or as the
         worst of them if low scores are good.
 
         Args:
             dimension: The head's dimension.
-            rows: The features and embeddings of all turns, [T, F + W].
+            rows: The F features and the embedding (W numbers) of each turn, [T, F + W].
         """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
@@ -388,7 +390,7 @@ class LinearJudge(LearnedJudge):
         if dimension.kind == "binary":  # the calibrated probability of label 1
             distributions = np.stack([1 - chances, chances], axis=1)
         elif head.kind == "mlp_classifier" and levels > 1:
-            distributions = spread_over_levels(head.probabilities(columns), levels)
+            distributions = spread_over_levels(head.mlp_probabilities(columns), levels)
         elif levels > 1 and spread:
             bins = normal_probabilities(torch.from_numpy(chances), spread, levels)
             distributions = bins.double().numpy()
@@ -407,8 +409,8 @@ class LinearJudge(LearnedJudge):
         Args:
             dimension: The head's dimension.
             requests: The dialogues.
-            weights: The weight of each turn of all requests, [T].
-            rows: The features and embeddings of these turns, [T, F + W].
+            weights: How much each turn of all requests counts in the head's input, [T].
+            rows: The F features and the embedding (W numbers) of these turns, [T, F + W].
             outputs: The head's output for each request, [n].
 
         Yields:

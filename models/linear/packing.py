@@ -24,9 +24,9 @@ class PackedBert:
     """A BERT encoder that reads a batch of texts without padding.
 
     Args:
-        weights: The tensors that transformers saves, by name.
-        settings: The fields of transformers' config.json.
-        dtype: The weights are cast to it.
+        weights: Tensor name -> weights, as transformers saves them.
+        settings: The fields of transformers' config.json, such as ``num_hidden_layers``.
+        dtype: The precision that the weights are cast to.
     """
 
     def __init__(
@@ -57,9 +57,11 @@ class PackedBert:
         for number in range(settings.num_hidden_layers):
             layer = f"encoder.layer.{number}"
             outputs = self._attend(f"{layer}.attention.self", vectors, lengths, sizes)
-            vectors = self._add_and_norm(f"{layer}.attention.output", outputs, vectors)
+            vectors = self._dense_add_and_norm(
+                f"{layer}.attention.output", outputs, vectors
+            )
             wide = self._linear(f"{layer}.intermediate.dense", vectors)
-            vectors = self._add_and_norm(
+            vectors = self._dense_add_and_norm(
                 f"{layer}.output", functional.gelu(wide), vectors
             )
         sums = []
@@ -71,11 +73,11 @@ class PackedBert:
     def _attend(
         self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
     ) -> Tensor:
-        """Returns the output of one attention layer, [N, H].
+        """Returns the output of one self-attention layer, [N, H].
 
         Args:
-            name: The layer.
-            vectors: The vectors of all N tokens, [N, H].
+            name: The start of the layer's tensor names, such as ``encoder.layer.0.attention.self``.
+            vectors: The vectors of all N tokens, sorted by the length of their text, [N, H].
             lengths: The distinct lengths of texts, in order.
             sizes: For each length, the number of tokens of all its texts.
         """
@@ -97,9 +99,9 @@ class PackedBert:
         weight = self.weights[f"{name}.weight"]
         return functional.linear(vectors, weight, self.weights[f"{name}.bias"])
 
-    def _add_and_norm(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
-        """Applies the dense layer ``name`` to ``wide``, adds ``vectors`` [N, H] and normalises the
-        sum."""
+    def _dense_add_and_norm(self, name: str, wide: Tensor, vectors: Tensor) -> Any:
+        """Applies the dense layer ``name`` to ``wide`` [N, ...], adds ``vectors`` [N, H] and
+        applies LayerNorm to the sum, [N, H]."""
         return self._layer_norm(name, self._linear(f"{name}.dense", wide).add_(vectors))
 
     def _layer_norm(self, name: str, vectors: Tensor) -> Any:

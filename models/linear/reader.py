@@ -34,7 +34,8 @@ class TurnReading:
 
     Attributes:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        measures: The features that need no reply model, [T, M].
+        measures: The features that need no reply model (a network that predicts the user's next
+            turn), [T, M].
         features: ``measures``, then the features from the reply models if there are any, [T, F].
         texts: The embeddings of the turns (unit vectors), [T, H], or [T, 0] if not needed.
         vectors: ``texts`` if the heads read embeddings of turns, otherwise [T, 0].
@@ -92,7 +93,7 @@ class TurnScale:
         )
 
     def named_arrays(self) -> dict[str, Floats]:
-        """Returns the arrays that are not empty by tensor name, such as ``scale.mean``."""
+        """Returns tensor name -> array, such as ``{"scale.mean": ...}``, without empty arrays."""
         arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
@@ -112,7 +113,8 @@ class TurnScale:
 
 
 def join_turns(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
-    """Returns the array named ``field`` of all ``readings``, joined along the turns."""
+    """Returns the array ``field`` (such as ``features``) of all ``readings``, joined along the
+    turns, [T, ...]."""
     return np.concatenate([getattr(reading, field) for reading in readings])
 
 
@@ -126,12 +128,12 @@ class DialogueReader:
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
         self.config, self.encoder = config, encoder
-        self.names = config.feature_names
-        self.places = [ALL_FEATURES.index(name) for name in config.measure_names]
+        self.names = config.bare_feature_names
+        self.places = [ALL_FEATURES.index(name) for name in config.bare_measure_names]
         self.has_vectors = config.vectors and config.reading != "dialogue"
         self.width = encoder.width if encoder is not None and config.vectors else 0
         self.turn_width = self.width if self.has_vectors else 0
-        self.scale = TurnScale.neutral(len(config.feature_names), self.turn_width)
+        self.scale = TurnScale.neutral(len(config.bare_feature_names), self.turn_width)
         self.reactions: Reactions | None = None
 
     @cached_property
@@ -142,7 +144,7 @@ class DialogueReader:
         if self.config.reading == "dialogue":
             layout += [None] * self.width
         for side in (0, 1):
-            layout += [(side, name) for name in self.config.feature_names]
+            layout += [(side, name) for name in self.config.bare_feature_names]
             layout += [None] * self.turn_width
         return layout
 
@@ -179,7 +181,9 @@ class DialogueReader:
             vectors = self._embed(pieces, budget)
         surfaces: dict[int, Vectors] = {}
         readings: list[TurnReading] = []
-        for dialogue, start in zip(_longest_dialogues(dialogues), starts, strict=True):
+        for dialogue, start in zip(
+            _longest_continuations(dialogues), starts, strict=True
+        ):
             BEFORE_BATCH.get()()
             if id(dialogue) not in surfaces:
                 surfaces[id(dialogue)] = surface_features(dialogue)
@@ -212,7 +216,7 @@ class DialogueReader:
         """Returns the features and embeddings of ``turns``.
 
         Args:
-            surface: The surface features of each turn, [T, S].
+            surface: The features of each turn that need no embeddings, [T, S].
             vectors: Text -> its embedding.
             pieces: Text -> its token ids.
             skipped: How many older turns are left out.
@@ -263,7 +267,7 @@ class DialogueReader:
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
-        pieces = map(self.encoder.split_ids, self.encoder.token_ids(distinct))
+        pieces = map(self.encoder.to_pieces, self.encoder.token_ids(distinct))
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
@@ -282,7 +286,8 @@ class DialogueReader:
     def add_reply_features(
         self, readings: Sequence[TurnReading], half: int | None = None
     ) -> None:
-        """Adds the features from the reply models (predicted user turns) to each of ``readings``.
+        """Adds the features from the reply models, which predict the user's next turn, to
+        ``features`` of each of ``readings``.
 
         Does nothing if the judge has no reply models.
 
@@ -324,7 +329,7 @@ class DialogueReader:
         Args:
             readings: The n dialogues.
             rows: The features and embeddings of all their turns, from ``turn_columns``, [T, F + W].
-            weights: The weight of each turn, [T].
+            weights: How much each turn counts in the sum of its speaker's turns, [T].
         """
         sides = join_turns(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
@@ -337,13 +342,12 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight of each turn in the mean of some assistant turns, [T].
-
-    The last user turn before an assistant turn gets the same weight.
+    """Returns weights that average some assistant turns, each with the last user turn before it,
+    [T].
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        answers: The indices of the assistant turns.
+        answers: The indices of the assistant turns to average.
     """
     weights = np.zeros(len(roles))
     for answer in answers:
@@ -352,9 +356,9 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
     return weights
 
 
-def _longest_dialogues(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
-    """Returns for each of ``dialogues`` the longest dialogue among them that starts with all its
-    turns."""
+def _longest_continuations(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
+    """Returns, for each of ``dialogues``, the longest dialogue in the list that begins with all of
+    its turns."""
     # When each answer is scored, many dialogues are beginnings of a few long ones.
     longest: dict[int, Dialogue] = {}
     for dialogue in dialogues:

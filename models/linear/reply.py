@@ -86,12 +86,14 @@ class ReplyModel(nn.Module):
             expected: The predictions of ``forward``, [..., H].
             others: The embeddings of the possible turns, [N, H].
         """
-        return log_mean_exp(
+        return log_mean_exp_cosine(
             expected, self.project_turns(others), self.log_sharpness.exp()
         )
 
 
-def log_mean_exp(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
+def log_mean_exp_cosine(
+    vectors: Tensor, others: Tensor, sharpness: Tensor | float
+) -> Tensor:
     """Returns log(mean(exp(sharpness * cosine))), where the mean is over ``others``, [...].
 
     Args:
@@ -117,14 +119,15 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Reactions(nn.Module):
-    """Compares users' reactions with typical positive and negative reactions, by embeddings.
+    """Compares reactions of users with typical reactions of a pleased and an annoyed user, by
+    embeddings.
 
     The reaction to an assistant turn is the next user turn that a ReplyModel predicts. A user turn
     is itself a reaction.
 
     Args:
-        reactions: ``positive`` and ``negative`` -> the typical reactions. Only their number is
-            used.
+        reactions: ``positive`` and ``negative`` -> typical reactions, such as ``["Good point."]``.
+            Only their number is used here. Training or loading fills in their embeddings.
         hidden: The width H of a turn's embedding.
         features: The number F of features of a turn.
 
@@ -160,8 +163,7 @@ class Reactions(nn.Module):
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
-        """Returns the features ``reaction``, ``expected_reaction`` and ``follows_answer`` of each
-        turn.
+        """Returns three features of each turn, which compare it with typical user reactions.
 
         Args:
             units: Embeddings (unit vectors) of each dialogue's turns, [T, H].
@@ -171,7 +173,10 @@ class Reactions(nn.Module):
                 both.
 
         Returns:
-            [T, 3] for each dialogue. A feature is 0 for turns that it does not apply to.
+            [T, 3] for each dialogue: how positive a user turn is (``reaction``), how positive the
+                predicted reply to an assistant turn is (``expected_reaction``), and how well a user
+                turn fits the assistant turn before it (``follows_answer``). A feature is 0 for
+                turns that it does not apply to.
         """
         contexts = [
             turns_with_context(torch.from_numpy(unit).float()) for unit in units
@@ -204,7 +209,7 @@ class Reactions(nn.Module):
         columns = np.zeros((len(speakers), 3))
         users = speakers == 0
         good, bad = (
-            log_mean_exp(turns[users], vectors, _SHARPNESS)
+            log_mean_exp_cosine(turns[users], vectors, _SHARPNESS)
             for vectors in (self.positive, self.negative)
         )
         columns[users, 0] = good - bad
@@ -212,8 +217,9 @@ class Reactions(nn.Module):
         columns[is_reply, 2] = torch.stack(fits).mean(0)
         return np.split(columns, ends[:-1])
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Returns the tensors to save, by name. The reply models are in half precision."""
+    def tensors_to_save(self) -> dict[str, Tensor]:
+        """Returns tensor name -> tensor, such as ``{"reply.positive": ...}``. The reply models are
+        in half precision."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")
@@ -229,12 +235,13 @@ class Reactions(nn.Module):
         tensors: Mapping[str, Tensor],
         path: Path,
     ) -> Reactions:
-        """Returns the reactions that are saved as ``tensors``.
+        """Returns the saved reply models with the embeddings of the typical reactions.
 
         Args:
             texts: ``positive`` and ``negative`` -> the typical reactions.
             hidden: The width H of a turn's embedding.
             features: The number F of features of a turn.
+            tensors: Tensor name -> tensor, from ``tensors_to_save``.
             path: The file of the tensors, for error messages.
 
         Raises:
@@ -244,7 +251,7 @@ class Reactions(nn.Module):
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
             reactions = cls(texts, hidden, features)
-        require_matching_tensors(reactions.tensors(), tensors, path)
+        require_matching_tensors(reactions.tensors_to_save(), tensors, path)
         state = {
             name.removeprefix("reply."): tensor.float()
             for name, tensor in tensors.items()

@@ -180,7 +180,7 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
     tiny_bert: Path, name: str
 ) -> None:
     made = judge(tiny_bert, features=USUAL_FEATURES, vectors=False)
-    names, reader = made.config.feature_names, made.reader
+    names, reader = made.config.bare_feature_names, made.reader
     sign = {"overall": 1, "repetitive": -1}[name]
     # every turn is worse than an average one
     made.heads[name] = replace(made.heads[name], averages=(sign * 5.0, sign * 5.0))
@@ -286,9 +286,9 @@ def test_pooling_is_that_of_sentence_transformers(
         model[1].pooling_mode = mode
         folder = tmp_path / mode
         model.save_pretrained(str(folder))
-        encoder = TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
+        encoder = TextEncoder.load_base(LinearConfig(base=str(folder), max_tokens=64))
         vectors = encoder.embed(
-            [encoder.split_ids(ids) for ids in encoder.token_ids(texts)], 64
+            [encoder.to_pieces(ids) for ids in encoder.token_ids(texts)], 64
         )
         wanted = SentenceTransformer(str(folder)).encode(
             texts, normalize_embeddings=True
@@ -311,13 +311,13 @@ def test_a_base_with_code_is_refused_before_it_is_loaded(
         modules[1]["type"] = "antigravity.Pooling"
         (tmp_path / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(JudgeLoadError):
-        TextEncoder.create(LinearConfig(base=str(tmp_path), max_tokens=64))
+        TextEncoder.load_base(LinearConfig(base=str(tmp_path), max_tokens=64))
 
 
 def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:
-    encoder = TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=16))
+    encoder = TextEncoder.load_base(LinearConfig(base=str(tiny_bert), max_tokens=16))
     (ids,) = encoder.token_ids([" ".join(WORDS * 5)])
-    pieces = encoder.split_ids(ids)
+    pieces = encoder.to_pieces(ids)
     start, end = len(encoder.prefix), len(encoder.suffix)
     assert [i for piece in pieces for i in piece[start : len(piece) - end]] == ids
     assert len(pieces) > 3 and max(map(len, pieces)) <= 16
@@ -329,7 +329,7 @@ def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> Non
     assert float(torch.tensor(whole) @ parts.mean(0)) > 0.9
     assert encoder.embed([], 64).shape == (0, 32) and encoder.token_ids([]) == []
     with pytest.raises(ConfigError, match="max_tokens 513 is above the 512"):
-        TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=513))
+        TextEncoder.load_base(LinearConfig(base=str(tiny_bert), max_tokens=513))
 
 
 # -- answers ---------------------------------------------------------------------------------------

@@ -126,8 +126,8 @@ def test_tokens_are_the_engines(engine_tokens: Callable[[str], list[int]]) -> No
 @pytest.fixture(scope="module")
 def unit_vectors() -> np.ndarray:
     """The vectors of a linear judge's base, of length 1."""
-    encoder = TextEncoder.create(LinearConfig(base="embedded:e5"))
-    pieces = [encoder.split_ids(ids) for ids in encoder.token_ids(SENTENCES)]
+    encoder = TextEncoder.load_base(LinearConfig(base="embedded:e5"))
+    pieces = [encoder.to_pieces(ids) for ids in encoder.token_ids(SENTENCES)]
     return encoder.embed(pieces, 2048)
 
 

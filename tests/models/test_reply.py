@@ -11,7 +11,7 @@ from torch.nn import functional
 from medal_judges.models.linear.reply import (
     Reactions,
     ReplyModel,
-    log_mean_exp,
+    log_mean_exp_cosine,
     turns_with_context,
 )
 
@@ -20,7 +20,9 @@ def test_the_log_mean_by_hand() -> None:
     vectors = torch.tensor([[1.0, 0.0]])
     others = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2)
-    assert log_mean_exp(vectors, others, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
+    assert log_mean_exp_cosine(vectors, others, 2.0).item() == pytest.approx(
+        by_hand, abs=1e-6
+    )
 
 
 def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:

@@ -92,7 +92,7 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     head = here.fit_head(ALL, OVERALL, {"classes": top} | network)
     columns = here.columns
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
-    chances = head.probabilities(columns)
+    chances = head.mlp_probabilities(columns)
     assert chances.shape == (40, top + 1) and chances.sum(axis=1) == pytest.approx(
         1, abs=1e-9
     )

@@ -82,10 +82,10 @@ def fit(rows: RunRows, run: TrainingRun) -> LinearJudge:
     check_grid(model)
     torch.manual_seed(config.seed)
     judge = LinearJudge.create(model, run.dimensions, name=config.name)
-    search = prepare_search(judge, rows.train, rows.validation, config.seed)
+    search = fit_reader_and_make_search(judge, rows.train, rows.validation, config.seed)
     train = np.arange(len(rows.train))
     for dimension in run.dimensions:
-        name, settings = dimension.name, search.best_settings(dimension)
+        name, settings = dimension.name, search.find_best_settings(dimension)
         judge.heads[name] = search.fit_head(train, dimension, settings)
         calibration = search.fit_calibration(dimension, settings, config.calibration)
         if calibration is not None:
@@ -94,7 +94,7 @@ def fit(rows: RunRows, run: TrainingRun) -> LinearJudge:
     return judge
 
 
-def prepare_search(
+def fit_reader_and_make_search(
     judge: LinearJudge,
     train: Sequence[TrainingExample],
     validation: Sequence[TrainingExample],
@@ -106,10 +106,10 @@ def prepare_search(
     Args:
         train: The training rows.
         validation: The rows on which hyperparameters are chosen. May be empty.
-        seed: Divides the rows into folds.
+        seed: Divides the rows into folds for cross-validation.
 
     Returns:
-        The search for the hyperparameters of the heads.
+        A Search, which fits heads on the features and finds their best hyperparameters.
     """
     reader, examples = judge.reader, [*train, *validation]
     readings = _read_turns(judge, examples)
@@ -141,7 +141,7 @@ def prepare_search(
 def _read_turns(
     judge: LinearJudge, examples: Sequence[TrainingExample]
 ) -> list[TurnReading]:
-    """Returns the vectors and features of the turns of each dialogue in ``examples``, read by
+    """Returns the embeddings and features of the turns of each dialogue in ``examples``, read by
     ``judge``."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
@@ -162,13 +162,13 @@ def fit_scale(
     Each data source has the same weight.
 
     Args:
-        reader: The reader that computed ``readings``.
+        reader: The judge's feature extractor.
         train: The training rows.
         readings: The turns of each row of ``train``, in the same order. May be longer than
             ``train``.
     """
-    scale = TurnScale.neutral(len(reader.config.feature_names), reader.turn_width)
-    is_similarity = np.isin(reader.config.feature_names, SIMILARITY_NAMES)
+    scale = TurnScale.neutral(len(reader.config.bare_feature_names), reader.turn_width)
+    is_similarity = np.isin(reader.config.bare_feature_names, SIMILARITY_NAMES)
     readings_by_source: dict[str, list[TurnReading]] = {}
     for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
         readings_by_source.setdefault(example.source, []).append(reading)
@@ -203,8 +203,8 @@ def make_folds(
     """Returns folds for choosing hyperparameters: pairs of row indices, to fit on and to measure
     on.
 
-    Validation rows are the only fold. Without them, the list is empty if all rows are of one
-    conversation (or one chatbot).
+    With validation rows there is one fold, measured on them. Without them, the list is empty if all
+    rows are of one conversation (or one chatbot).
 
     Args:
         examples: The training rows, then the validation rows.
@@ -236,10 +236,11 @@ def make_folds(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the hyperparameters of each head that agree best with people on held-out rows.
+    """A search for the hyperparameters of each head that agree best with people's labels on
+    held-out rows.
 
     Attributes:
-        reader: The reader that computed ``columns``.
+        reader: The judge's feature extractor, which has its settings.
         examples: The n labelled dialogues.
         columns: [n, C] features of the examples.
         folds: Pairs of row indices, to fit on and to measure on.
@@ -269,9 +270,10 @@ class Search:
             grid["share"] = (1.0,)
         return list(ParameterGrid(grid))
 
-    def best_settings(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the hyperparameters whose scores agree best with people on ``dimension``. Raises
-        ConfigError if there are several to try and no fold to measure them on."""
+    def find_best_settings(self, dimension: Dimension) -> dict[str, Any]:
+        """Returns the hyperparameters that cross-validation finds best for the head of
+        ``dimension``, such as ``{"alpha": 0.1, "share": 1.0}``. Raises ConfigError if there are
+        several to try and no fold to measure them on."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -281,15 +283,15 @@ class Search:
                 f"{self.config.fold_by} is too few",
                 hint="Give more rows, validation rows, or one value for each setting of model.grid",
             )
-        values = [self.mean_agreement(dimension, settings) for settings in grid]
+        values = [self.cross_validate(dimension, settings) for settings in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
         return grid[best]
 
-    def mean_agreement(
+    def cross_validate(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> float:
-        """Returns how well heads with the hyperparameters ``settings`` agree with people on
-        held-out rows.
+        """Returns how well heads with the hyperparameters ``settings`` agree with people's labels
+        on held-out rows.
 
         Agreement on ``dimension`` is Spearman's ρ, or AUC if it is binary, averaged over folds and
         data sources. It is NaN if no fold has different labels and scores.
@@ -305,7 +307,7 @@ class Search:
     def agreement(
         self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
-        """Returns how well scores agree with people on ``dimension``, such as
+        """Returns statistic -> how well scores agree with people's labels of ``dimension``, such as
         ``{"spearman/overall": 0.6}``.
 
         Args:
@@ -335,12 +337,12 @@ class Search:
 
         Args:
             settings: The hyperparameters of the heads that score these rows.
-            method: ``temperature``, ``isotonic`` or ``none``. An MLP classifier supports only
-                ``isotonic``.
+            method: ``temperature``, ``isotonic`` (a monotone map of scores) or ``none``. An MLP
+                classifier supports only ``isotonic``.
 
         Returns:
-            None if ``method`` is ``none`` or not supported, or fewer than 20 held-out rows have a
-                label.
+            The calibration, or None if ``method`` is ``none`` or not supported, or fewer than 20
+                held-out rows have a label.
         """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:
@@ -373,8 +375,10 @@ class Search:
     def _score_held_out(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
-        """Returns the scores [k] and labels [k] of the labelled held-out rows, both on [0, 1]. A
-        row is scored by a head that was not fitted on it."""
+        """Returns the scores [k] and labels [k] of the labelled held-out rows, both on [0, 1].
+
+        A row is scored by a head with the hyperparameters ``settings`` that was not fitted on it.
+        """
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
         scores, labelled = [], []

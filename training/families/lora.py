@@ -69,10 +69,14 @@ def answer_dataset(
     An example is left out if its last turn alone is too long for a prompt. ``cache`` is ignored.
 
     Returns:
-        A dataset with these columns. input_ids: The token ids of the prompt and the answer. start:
-            The index of the answer's first token. length: The number of token ids. number: The
-            index of the example. dropped: The number of turns that the prompt leaves out. cut: The
-            number of turns that the prompt shortens.
+        A dataset with these columns.
+            input_ids: The token ids of the prompt and of the answer.
+            start: The index of the answer's first token.
+            length: The number of token ids.
+            number: The index of the example.
+            dropped: The number of turns that the prompt leaves out because the dialogue is too
+                long for the judge.
+            cut: The number of turns that the prompt shortens for the same reason.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -103,8 +107,8 @@ def _prompt_answer_pairs(
     request: ScoreRequest,
     example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
-    """Returns the token ids (prompt, answer) of each question about ``example`` that its labels
-    answer.
+    """Returns (prompt, answer) as token ids, for each of the judge's questions about ``example``
+    whose dimensions are all labelled.
 
     Args:
         judge: The generative judge that asks the questions.
@@ -196,5 +200,5 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Does nothing, because a generative judge writes its numbers. ``dataset`` and ``method``
-        are ignored."""
+        """Does nothing, because a generative judge writes its scores as text. ``dataset`` and
+        ``method`` are ignored."""

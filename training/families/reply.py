@@ -45,24 +45,24 @@ def fit_reactions(
     dialogues.
 
     Args:
-        reader: The reader that computed ``readings``.
+        reader: The judge's feature extractor. Its setting ``reply`` has the positive and negative
+            example replies.
         examples: The training dialogues.
-        readings: The vectors of each dialogue's turns.
+        readings: The embeddings and features of the turns of each of ``examples``.
         seed: Divides the dialogues into halves.
         budget: The maximum number of tokens in a batch of texts to encode.
 
     Returns:
-        The two models, and the vectors of the positive and negative example replies in the setting
-            ``reply``.
+        The two models, with the embeddings of the example replies.
 
     Raises:
         ConfigError: In one half, fewer than two assistant turns have a reply.
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
-    reactions = Reactions(config, encoder.width, len(reader.config.measure_names))
+    reactions = Reactions(config, encoder.width, len(reader.config.bare_measure_names))
     for name, replies in config.items():
-        pieces = [encoder.split_ids(ids) for ids in encoder.token_ids(replies)]
+        pieces = [encoder.to_pieces(ids) for ids in encoder.token_ids(replies)]
         getattr(reactions, name).copy_(torch.from_numpy(encoder.embed(pieces, budget)))
     texts = np.concatenate([reading.texts for reading in readings])
     _, numbers = np.unique(texts, axis=0, return_inverse=True)
@@ -99,13 +99,13 @@ def _reply_examples(
     that a user replied to. The first turn is left out.
 
     Args:
-        reader: Standardises the features of turns.
-        reading: The vectors and features of the dialogue's T turns.
+        reader: The judge's feature extractor, which standardises features.
+        reading: The embeddings and features of the dialogue's T turns.
         numbers: [T] the index of each turn's text among all distinct texts.
 
     Returns:
-        Six tensors: the vectors of the turn, of the turn before and of the turn before that, the
-            turn's features, the vector of the reply, and the index of the reply's text.
+        Six tensors: the embeddings of the turn, of the turn before and of the turn two before, the
+            turn's features, the embedding of the reply, and the index of the reply's text.
     """
     roles = reading.roles
     # Neither the opening turn nor the last one.
@@ -128,7 +128,7 @@ def train_reply_model(
     """Trains ``model`` in place to tell the user's real reply from replies to other turns.
 
     Args:
-        pairs: The six tensors of ``_reply_examples``, over all dialogues.
+        pairs: The six tensors of ``_reply_examples``, joined over all dialogues.
         generator: The random generator of the order of rows and of the noise.
     """
     optimizer = torch.optim.AdamW(

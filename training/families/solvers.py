@@ -41,6 +41,8 @@ class LabelledRows:
     def of(
         cls, x: Floats, examples: Sequence[TrainingExample], name: str
     ) -> LabelledRows:
+        """Returns the rows of ``examples``, which all have a label of the dimension ``name``. ``x``
+        are their features [n, C]."""
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -48,20 +50,24 @@ class LabelledRows:
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
-        """Returns the mean of ``values`` [n, ...] in each source, sorted by the source's name."""
+        """Returns the mean of ``values`` [n, ...] in each data source, [sources, ...], sorted by
+        the source's name."""
         names = np.unique(self.sources)
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
-    def centre(self, values: Floats) -> Floats:
-        """Returns ``values`` [n, ...] minus their mean over the source of the row."""
+    def centre_by_source(self, values: Floats) -> Floats:
+        """Returns ``values`` [n, ...] minus their mean over the data source of the row, [n,
+        ...]."""
         _, numbers = np.unique(self.sources, return_inverse=True)
         differences: Floats = values - self.source_means(values)[numbers]
         return differences
 
-    def deviation(self, values: Floats) -> Floats:
-        """Returns the standard deviation of ``values`` [n, ...] around the mean of each row's
-        source."""
-        squares = np.average(self.centre(values) ** 2, axis=0, weights=self.weights)
+    def deviation_within_sources(self, values: Floats) -> Floats:
+        """Returns the standard deviation [...] of ``values`` [n, ...] around the mean of each row's
+        data source."""
+        squares = np.average(
+            self.centre_by_source(values) ** 2, axis=0, weights=self.weights
+        )
         return np.asarray(np.sqrt(squares))
 
 
@@ -76,7 +82,8 @@ def fit_head(
     """Returns the output head of one dimension, fitted on the examples that have a label of it.
 
     Args:
-        reader: The reader that computed ``columns``.
+        reader: The judge's feature extractor. It has the settings and knows which columns are
+            embeddings.
         columns: [n, C] features of the examples.
         examples: The n labelled dialogues.
         dimension: The dimension to learn.
@@ -94,7 +101,7 @@ def fit_head(
             hint="Give validation rows",
         )
     labelled = LabelledRows.of(columns[rows], [examples[row] for row in rows], name)
-    deviation = labelled.deviation(labelled.x)
+    deviation = labelled.deviation_within_sources(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
     is_feature = reader.feature_row(dict.fromkeys(config.features, 1.0)) > 0
     scale = scale * (reader.vector_mask | is_feature)
@@ -131,12 +138,12 @@ def _fit_ridge(
         stretch: Whether to widen the scores to the standard deviation of the labels.
         priors: [C] weights to add to the fitted weights. Needs ``stretch``.
     """
-    x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
+    x, y = labelled.centre_by_source(labelled.x), labelled.centre_by_source(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
     weights = solver.fit(x * scale, y, sample_weight=labelled.weights).coef_ * scale
 
     def unit(direction: Floats) -> Floats:
-        spread = float(labelled.deviation(x @ direction))
+        spread = float(labelled.deviation_within_sources(x @ direction))
         if spread == 0:
             return direction
         return direction / spread
@@ -145,7 +152,7 @@ def _fit_ridge(
         weights = unit(weights)
         if priors.any():
             weights = weights + float(np.abs(priors).max()) * unit(priors * scale)
-        weights = unit(weights) * float(labelled.deviation(y))
+        weights = unit(weights) * float(labelled.deviation_within_sources(y))
     middle = labelled.source_means(labelled.y).mean()
     mean_dialogue = labelled.source_means(labelled.x).mean(axis=0)
     return weights, float(middle - mean_dialogue @ weights)

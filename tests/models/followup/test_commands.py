@@ -46,14 +46,17 @@ def test_a_sample_has_as_many_of_each_generator() -> None:
     every = tuple(FollowUp(text=t, by=name) for name, own in texts.items() for t in own)
     pool = FollowUpPool(name="p", follow_ups=every)
     for count in (12, 8, 4):  # DIET, section 6.2
-        drawn = pool.draw(count, seed=0)
+        drawn = pool.draw_evenly(count, seed=0)
         assert [f.by for f in drawn.follow_ups] == sorted("abcd" * (count // 4))
-    assert pool.draw(4, seed=0) == pool.draw(4, seed=0)
-    assert len({pool.draw(4, seed=s).hash for s in range(5)}) > 1
+    assert pool.draw_evenly(4, seed=0) == pool.draw_evenly(4, seed=0)
+    assert len({pool.draw_evenly(4, seed=s).hash for s in range(5)}) > 1
     for count in (16, 6):  # more than there are; not as many of each
         with pytest.raises(
             ConfigError, match=f"draw {count}: .* p has 12 follow-ups of 4"
         ):
-            pool.draw(count, seed=0)
+            pool.draw_evenly(count, seed=0)
     unnamed = tuple(FollowUp(text=f"{number}") for number in range(3))
-    assert len(FollowUpPool(name="p", follow_ups=unnamed).draw(2, 0).follow_ups) == 2
+    assert (
+        len(FollowUpPool(name="p", follow_ups=unnamed).draw_evenly(2, 0).follow_ups)
+        == 2
+    )

@@ -20,9 +20,8 @@ def test_the_log_mean_by_hand() -> None:
     vectors = torch.tensor([[1.0, 0.0]])
     others = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2)
-    assert log_mean_exp_cosine(vectors, others, 2.0).item() == pytest.approx(
-        by_hand, abs=1e-6
-    )
+    by_model = log_mean_exp_cosine(vectors, others, 2.0).item()
+    assert by_model == pytest.approx(by_hand, abs=1e-6)
 
 
 def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
@@ -56,9 +55,8 @@ def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> Non
     _, columns, _ = reactions.reaction_features(
         dialogues, measures, [roles[:3], roles, roles[:1]]
     )
-    sharpness = math.exp(
-        2.5
-    )  # of a model without training, which expects the turn itself
+    # of a model without training, which expects the turn itself
+    sharpness = math.exp(2.5)
 
     def by_hand(turn: int) -> float:
         cosines = unit @ unit[turn - 1]

@@ -51,12 +51,9 @@ def test_a_sample_has_as_many_of_each_generator() -> None:
     assert pool.draw_evenly(4, seed=0) == pool.draw_evenly(4, seed=0)
     assert len({pool.draw_evenly(4, seed=s).hash for s in range(5)}) > 1
     for count in (16, 6):  # more than there are; not as many of each
-        with pytest.raises(
-            ConfigError, match=f"draw {count}: .* p has 12 follow-ups of 4"
-        ):
+        reason = f"draw {count}: .* p has 12 follow-ups of 4"
+        with pytest.raises(ConfigError, match=reason):
             pool.draw_evenly(count, seed=0)
-    unnamed = tuple(FollowUp(text=f"{number}") for number in range(3))
-    assert (
-        len(FollowUpPool(name="p", follow_ups=unnamed).draw_evenly(2, 0).follow_ups)
-        == 2
-    )
+    others = tuple(FollowUp(text=f"{number}") for number in range(3))
+    pool = FollowUpPool(name="p", follow_ups=others)
+    assert len(pool.draw_evenly(2, 0).follow_ups) == 2

@@ -109,7 +109,7 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
         gate = ["--fail-over", f"bad={limit}", "--junit", tmp_path / "gates.xml"]
         done = medal(*words, *gate)
         assert done.code == code
-        assert "gate overall below 1.5 28.0% [21" in done.out
+        assert "gate overall below 1.5 is 28.0% [21" in done.out
         junit = (tmp_path / "gates.xml").read_text()
         assert f"--fail-over overall below 1.5={limit}" in junit.replace("&lt;", "<")
     done = medal(*words, "--fail-under", "bad=0.1")

@@ -20,7 +20,7 @@ from settings_page import settings_page
 import medal_judges
 from medal_judges.cli import COMMANDS, load_command
 from medal_judges.cli.configs import CONFIGS
-from medal_judges.config import shipped_names, top_comment
+from medal_judges.config import shipped_names, top_sentence
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
@@ -99,7 +99,7 @@ def shipped_page() -> str:
     for taker, folder in CONFIGS.items():
         text.append(f"## `{taker}`")
         rows = [
-            f"| `{n}` | {_cell(_plain(top_comment(folder, n)))} |"
+            f"| `{n}` | {_cell(_plain(top_sentence(folder, n)))} |"
             for n in shipped_names(folder)
         ]
         text.append("\n".join([f"| configs/{folder} | |", "|---|---|", *rows]))

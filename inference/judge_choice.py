@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import apply_overrides, judge_file, read_yaml
+from medal_judges.config import apply_overrides, judge_yaml, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import options_with_placement
@@ -165,7 +165,7 @@ def choose_judge(
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
-    file = judge_file(name)
+    file = judge_yaml(name)
     settings = None
     if file is not None:
         settings = read_yaml(file)

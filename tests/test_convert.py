@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from medal_judges import read_dialogues
-from medal_judges.config import shipped_file, shipped_names
+from medal_judges.config import shipped_names, shipped_path
 
 USER, ANSWER = (
     {"role": "user", "content": "Hi"},
@@ -188,7 +188,7 @@ def test_an_export_is_read(name: str, tmp_path: Path) -> None:
     export, is_lines = EXPORTS[name]
     text = "\n".join(map(json.dumps, export)) if is_lines else json.dumps(export)
     (tmp_path / "export").write_text(text, encoding="utf-8")
-    script = shipped_file(f"convert/{name}")
+    script = shipped_path(f"convert/{name}")
     assert len(script.read_text(encoding="utf-8").splitlines()) <= 40
     words = [sys.executable, "-I", str(script), str(tmp_path / "export")]
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -14,10 +14,10 @@ import typer
 
 from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
-from medal_judges.report.console import silence_libraries
+from medal_judges.report.console import hide_library_noise
 
 if __name__ == "__main__":
-    silence_libraries()
+    hide_library_noise()
     try:
         typer.run(train)
     except MedalError as error:

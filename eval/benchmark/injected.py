@@ -13,7 +13,7 @@ from medal_judges.records.dimension import EQUAL
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Share, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
-from medal_judges.stats.equal import Values, is_present
+from medal_judges.stats.equal import Values, is_issue_present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
@@ -95,7 +95,7 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
     planted = rows[rows.kind == "planted"]
     against = [_f1_and_auc(planted, contrasts) for contrasts in (clean, controls)]
     false_alarms = [
-        share_clustered_by_conversation(part, is_present(part.score))
+        share_clustered_by_conversation(part, is_issue_present(part.score))
         for part in (clean, controls)
     ]
     return [
@@ -118,7 +118,7 @@ def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Est
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)
-    alarms = is_present(scores.numbers)
+    alarms = is_issue_present(scores.numbers)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         right = 2 * (weights @ (labels * alarms))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from medal_judges.config import judge_file, load_config, read_yaml, shipped_names
+from medal_judges.config import judge_yaml, load_config, read_yaml, shipped_names
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig, JudgeConfig, SetConfig
 from medal_judges.eval.metaeval.metaeval import ResultRow
@@ -229,7 +229,7 @@ def _method_settings(part: JudgeConfig | SetConfig) -> object:
     if isinstance(part, SetConfig):
         return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
     options = {name: value for name, value in part.options.items() if name != "llm"}
-    return judge_file(part.path) or part.path, options
+    return judge_yaml(part.path) or part.path, options
 
 
 def _format_metric(published: Mapping[str, Any], metric: str) -> str | None:

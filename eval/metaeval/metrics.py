@@ -31,7 +31,7 @@ from medal_judges.stats.correlation import (
     undefined_reason,
     weighted_auc,
 )
-from medal_judges.stats.equal import Values, is_present
+from medal_judges.stats.equal import Values, is_issue_present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
@@ -156,7 +156,7 @@ def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Stati
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         if kind == "binary":
-            positive = is_present(people.numbers).astype(np.float64)
+            positive = is_issue_present(people.numbers).astype(np.float64)
             values = verdicts(weights)
             values["auc"] = weighted_auc(positive, judge, weights)
         else:
@@ -196,7 +196,7 @@ def classification_statistic(score: Floats, ratings: Floats) -> Statistic:
     """
     ratings = ratings[:, np.isfinite(ratings).any(axis=0)]
     is_answered = np.isfinite(ratings)
-    people, judge = is_present(ratings), is_present(score)[:, None]
+    people, judge = is_issue_present(ratings), is_issue_present(score)[:, None]
     agreed_present = (people & judge).astype(np.float64)
     agreed_absent = (~people & ~judge & is_answered).astype(np.float64)
     judge_alone = (~people & judge & is_answered).astype(np.float64)
@@ -234,10 +234,10 @@ def count_right_alone(
         ratings: [rows, annotators] labels 0 or 1, NaN if not given.
     """
     is_answered = np.isfinite(ratings.numbers)
-    votes = (is_answered & is_present(ratings.numbers)).sum(axis=1)
+    votes = (is_answered & is_issue_present(ratings.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
-    first_right = is_present(first.numbers) == (lead > 0)
-    second_right = is_present(second.numbers) == (lead > 0)
+    first_right = is_issue_present(first.numbers) == (lead > 0)
+    second_right = is_issue_present(second.numbers) == (lead > 0)
     first_alone = (lead != 0) & first_right & ~second_right
     second_alone = (lead != 0) & second_right & ~first_right
     return int(first_alone.sum()), int(second_alone.sum())

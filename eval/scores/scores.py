@@ -21,7 +21,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Share
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.equal import is_present
+from medal_judges.stats.equal import is_issue_present
 from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import frame_dimensions
 
@@ -167,7 +167,7 @@ class Scores:
         issue are rounded to 1 (present) or 0."""
         scores = self.scores[name]
         if self.is_share(name):
-            return np.where(np.isfinite(scores), is_present(scores) * 1.0, np.nan)
+            return np.where(np.isfinite(scores), is_issue_present(scores) * 1.0, np.nan)
         return scores
 
 

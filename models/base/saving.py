@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import judge_file, packaged_judge_folder, read_yaml
+from medal_judges.config import judge_yaml, packaged_judge_folder, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, download_judge
 from medal_judges.models.base.safe_folder import require_safe_folder
@@ -144,7 +144,7 @@ def load_judge(
     Raises:
         JudgeLoadError: The judge is not found or cannot be loaded.
     """
-    described = judge_file(source)
+    described = judge_yaml(source)
     if described is None or revision is not None:
         return _load_folder(find_or_download_judge(source, revision), options)
     try:
@@ -181,7 +181,7 @@ def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[st
         revision: A branch, tag or commit of the Hub id.
     """
     chats: set[str] = set()
-    if judge_file(judge) is None:
+    if judge_yaml(judge) is None:
         folder = find_or_download_judge(judge, revision)
         for entry in read_json_if_there(folder / "data.json", []):
             chats.update(entry.get("chats", "").split())

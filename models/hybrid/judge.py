@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from medal_judges.config import Config, build_config, judge_file, shipped_names
+from medal_judges.config import Config, build_config, judge_yaml, shipped_names
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import map_isotonic, squash_to_unit
 from medal_judges.models.base.judge import (
@@ -208,7 +208,7 @@ def load_member(name: str, config: MemberConfig) -> Member:
         JudgeLoadError: The judge cannot be loaded.
     """
     judge = Judge.from_pretrained(config.path, **config.options)
-    return Member(name, judge, judge_file(config.path), config.options)
+    return Member(name, judge, judge_yaml(config.path), config.options)
 
 
 def load_saved_member(

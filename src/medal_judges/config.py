@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 def packaged_judge_folder(name: str | Path = BOXED) -> Path | None:
     """Returns the folder of the judge ``name`` if its weights are in the package, otherwise None.
-    ``./NAME`` is always a folder of the user."""
+    ``./NAME`` never names a packaged judge."""
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))
     return None
@@ -38,7 +38,7 @@ def shipped_names(folder: str) -> list[str]:
     return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
 
-def shipped_file(name: str) -> Path:
+def shipped_path(name: str) -> Path:
     """Returns the path of a shipped file, which may not exist.
 
     Args:
@@ -51,7 +51,7 @@ def shipped_file(name: str) -> Path:
     return CONFIGS / (name + ending * (".json" not in name))
 
 
-def top_comment(folder: str, name: str) -> str:
+def top_sentence(folder: str, name: str) -> str:
     """Returns the first sentence of the comment at the top of a shipped file, or an empty text.
 
     Args:
@@ -67,8 +67,9 @@ def top_comment(folder: str, name: str) -> str:
     return first + stop.strip()
 
 
-def judge_file(name: str | Path) -> str | None:
-    """Returns the YAML file of the judge ``name``, or None for a trained judge.
+def judge_yaml(name: str | Path) -> str | None:
+    """Returns the YAML file that defines the judge ``name``, or None for a judge in a folder or on
+    the Hub.
 
     Args:
         name: Shipped name (``contrast``), YAML file, folder or Hub id.
@@ -158,7 +159,8 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     """Changes ``data``, the content of a YAML config, by ``overrides`` and returns it.
 
     Args:
-        overrides: Such as ``a.b=value``, or ``a.0.b=value`` for the first element of a list.
+        overrides: Changes such as ``a.b=value``, or ``a.0.b=value`` for the first element of a
+            list.
 
     Raises:
         ConfigError: An override has no ``=``, or ``a`` in ``a.b=value`` has no settings.
@@ -340,7 +342,7 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
     name = str(path)
     for shipped in (f"{folder}/{name}", name):
         if not file.is_file():
-            file = shipped_file(shipped)
+            file = shipped_path(shipped)
     if not file.is_file():
         names = shipped_names(folder or name.split("/")[0])
         guess = did_you_mean(Path(name).stem, names)

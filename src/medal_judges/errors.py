@@ -106,10 +106,10 @@ class RecordError(MedalError):
 
 
 class DataError(MedalError):
-    """A file is malformed.
+    """A file, or a chat in memory, is malformed.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or name of the chat, such as ``chats[3]``.
         line: Number of the malformed line, from 1. None for the whole file.
         problem: What is wrong.
         hint: What to do or to type, or None.
@@ -161,7 +161,8 @@ class CoverageError(MedalError):
 
 
 def install_hint(extra: str) -> str:
-    """Returns the sentence that says how to install the optional dependencies ``extra``."""
+    """Returns the sentence that says how to install the optional dependencies ``extra``, such as
+    ``serve``."""
     return f"Type in a checkout of medal_judges: pip install '.[{extra}]'"
 
 

@@ -73,11 +73,15 @@ class _Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """Returns the command with its help but without its options, for the list of commands. None
+        for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         return TyperCommand(cmd_name, help=COMMANDS[cmd_name], rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        """Returns the name of the command in ``args``, the imported command, and the arguments
+        after it."""
         if args[0] not in COMMANDS:
             guess = did_you_mean(args[0], COMMANDS)
             ctx.fail(f"No such command {args[0]!r}. {guess}".strip())
@@ -109,7 +113,7 @@ def handle_global_options(
         raise typer.Exit
     if context.invoked_subcommand is None:
         context.fail("Missing command.")
-    from medal_judges.report.console import silence_libraries
+    from medal_judges.report.console import hide_library_noise
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
@@ -119,7 +123,7 @@ def handle_global_options(
         level = logging.DEBUG
     logging.basicConfig(level=level, handlers=[handler])
     if not debug:
-        silence_libraries()
+        hide_library_noise()
 
 
 # As safetensors and torch.save report a full disk, a limit of file sizes and a full quota.

@@ -23,7 +23,8 @@ def compare(options: CompareOptions) -> None:
     Systems are paired by id, or by --context. With --human, people's labels of some chats correct a
     judge that favours one system. With --out it writes a page, JSON and tables.
 
-    A mean hides a few chats that are much worse: --bad adds the share of bad scores.
+    A mean hides a few chats that are much worse: --bad overall=1.5 adds the share of scores below
+    1.5.
 
     --fail-if-worse is a gate on means, --fail-if-more-bad one on shares. The exit status is 1 if a
     gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.

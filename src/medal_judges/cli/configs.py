@@ -9,7 +9,7 @@ import typer
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_table
-from medal_judges.config import config_text, shipped_file, shipped_names, top_comment
+from medal_judges.config import config_text, shipped_names, shipped_path, top_sentence
 from medal_judges.errors import ConfigError
 from medal_judges.storage.files import atomic_write
 
@@ -50,7 +50,7 @@ def list_configs() -> None:
     """
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
-        rows = [(name, top_comment(folder, name)) for name in shipped_names(folder)]
+        rows = [(name, top_sentence(folder, name)) for name in shipped_names(folder)]
         print_table(("name", "what it is"), rows)
 
 
@@ -78,7 +78,7 @@ def copy(
     Example: medal configs copy train/quickstart --out mine.yaml
     """
     text = config_text(name)
-    target = out or Path(shipped_file(name).name)
+    target = out or Path(shipped_path(name).name)
     if target.exists():
         raise ConfigError(f"{target} already exists. Type another --out")
     typer.echo(atomic_write(target, text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import DEVICE, judge_file, option
+from medal_judges.config import DEVICE, judge_yaml, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.golden import compare_with_golden
@@ -26,7 +26,7 @@ def doctor(
 
     Example: medal doctor runs/mine
     """
-    if judge_file(judge) is not None:
+    if judge_yaml(judge) is not None:
         raise ConfigError(
             f"{judge} is a YAML file. Give the folder or Hub id of a saved judge"
         )

@@ -62,7 +62,7 @@ def generate(
         with suppress(OSError):  # a full disk: the error that ended the run is shown
             summary = counts.to_record() | {"waiting": run.waiting}
             write_json(protocol.out / "summary.json", summary)
-    _print_counts(run, before)
+    _print_summary(run, before)
     if not counts.finished_count and not run.waiting:
         raise CoverageError(
             f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
@@ -75,11 +75,12 @@ def generate(
         raise typer.Exit(5)
 
 
-def _print_counts(run: GenerationRun, before: int) -> None:
-    """Prints how many dialogues ``run`` generated, and what they cost.
+def _print_summary(run: GenerationRun, before: int) -> None:
+    """Prints how many dialogues ``run`` generated, what they cost, and which dialogues wait for a
+    new run.
 
     Args:
-        before: Number of dialogues by earlier runs.
+        before: Number of dialogues that earlier runs had finished.
     """
     counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))

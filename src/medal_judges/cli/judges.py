@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from medal_judges.config import JUDGES, PACKAGED, read_yaml, shipped_names, top_comment
+from medal_judges.config import JUDGES, PACKAGED, read_yaml, shipped_names, top_sentence
 from medal_judges.models.base.saving import find_or_download_judge, read_config
 from medal_judges.report.console import wide_console
 
@@ -21,10 +21,10 @@ def judges() -> None:
     rows = []
     for name in PACKAGED:
         family = read_config(find_or_download_judge(name))["family"]
-        rows.append((name, family, top_comment("train", name)))
+        rows.append((name, family, top_sentence("train", name)))
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
-        rows.append((name, family, top_comment(JUDGES, name)))
+        rows.append((name, family, top_sentence(JUDGES, name)))
     print_table(("judge", "family", "what it is"), rows)
 
 

@@ -120,17 +120,19 @@ def _load_judges(
     users: UserCheck,
     max_cost: float | None,
 ) -> dict[str, Judge]:
-    """Loads the judge that labels chats and the judge that checks their users.
+    """Loads the judge that labels chats and the judge that checks whether their users write
+    nonsense.
 
     Args:
         labeller: Judge that labels.
-        user_judge: Judge of the users. None for the default one.
-        users: ``check`` loads both judges, ``skip`` no judge of users, ``only`` no judge that
-            labels.
+        user_judge: Judge of the users. None for ``malformed``, with the language model of
+            ``labeller`` if it has one.
+        users: ``check`` loads both judges, ``skip`` only the judge that labels, ``only`` only the
+            judge of the users.
         max_cost: Most US dollars that both may spend together.
 
     Returns:
-        The judges by task, ``labels`` and ``check of users``.
+        Task -> judge. The tasks are ``labels`` and ``check of users``.
     """
     choices = {_LABELS: labeller}
     if users != "skip":

@@ -32,11 +32,11 @@ def with_options(
     """Returns a decorator that turns a typed function into a command with options.
 
     A parameter whose default is ``config.option(...)`` becomes an option. A parameter whose type is
-    a Config becomes one option for each field.
+    a Config becomes one option for each field. The command refuses to overwrite its input files.
 
     Args:
-        locks: What ``--out`` is, ``file`` or ``folder``, if no other run may write to it meanwhile.
-            None for no lock.
+        locks: Locks what ``--out`` names, a ``file`` or a ``folder``, against other runs. None for
+            no lock.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,6 +78,8 @@ def with_options(
 
 
 def _typer_parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
+    """Yields one parameter for each option of ``kind``, in the form in which Typer reads a
+    function's signature."""
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
         extra: Any = field.json_schema_extra
@@ -120,6 +122,11 @@ def _typer_option(name: str, field: FieldInfo) -> Any:
 
 
 def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
+    """Returns an instance of ``kind`` with the values of its options.
+
+    Args:
+        options: Option -> value, in one mapping for ``kind`` and the Configs in it.
+    """
     values: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
@@ -132,6 +139,7 @@ def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
 
 def exit_by_gates(verdicts: Collection[str]) -> None:
     """Exits with status 1 if a verdict is ``failed``, otherwise with 4 if one is ``undecided``.
+    Returns if there is neither.
 
     Args:
         verdicts: Verdicts of gates, checks that can stop a release.
@@ -142,8 +150,12 @@ def exit_by_gates(verdicts: Collection[str]) -> None:
 
 
 def _existing_files(value: object) -> Iterator[Path]:
-    """Yields the existing files that ``value``, one or several arguments of a command, names. An
-    argument is PATH, NAME=PATH or PATH:SPLIT."""
+    """Yields the existing files that arguments of a command name.
+
+    Args:
+        value: One or several arguments of the form PATH, NAME=PATH or PATH:SPLIT. Values of other
+            types are ignored.
+    """
     if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
             yield from _existing_files(part)

@@ -23,7 +23,7 @@ def report(options: ReportOptions) -> None:
     --min-coverage) is an error (exit status 2 or 3), not a pass.
 
     A mean hides a few chats that are much worse. So each graded dimension also has the share of its
-    bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
+    bad scores (--bad overall=1.5: below 1.5), with a gate: --fail-over bad=0.1.
 
     With --human, people's labels of a random sample of the chats correct the judge's errors in
     means, shares and gates (prediction-powered inference).

@@ -133,11 +133,11 @@ def score(
 def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
-    """Scores ``dialogues`` with ``judge``, prints the judgements as JSON lines, and returns the
-    report.
+    """Scores ``dialogues`` with ``judge``, prints each judgement as a JSON line, and returns the
+    counts of the run.
 
     Args:
-        options: What is scored, and how.
+        options: What is scored (dialogues or turns, which dimensions), and how.
     """
     start = time.perf_counter()
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}

@@ -62,7 +62,7 @@ def trial(
     from medal_judges.report.page import print_and_write
     from medal_judges.report.table import slug
 
-    named, settings = split_settings(judges)
+    named, settings = split_judges_and_settings(judges)
     folders = [Path(name) for name, _ in named if save]
     for folder in folders:
         if not folder.is_dir():
@@ -105,7 +105,7 @@ def trial(
     print_and_write(trial_page(results), out)
 
 
-def split_settings(
+def split_judges_and_settings(
     words: Sequence[str],
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
     """Splits the arguments of ``medal trial`` into judges and settings.

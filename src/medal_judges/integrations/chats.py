@@ -43,11 +43,13 @@ class ScoredChats:
 
     @property
     def signature(self) -> str:
+        """Returns a text that identifies the judge, its version and its settings."""
         return str(self.judge.signature())
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements with a score in every dimension, or None without any."""
+        """Returns the share of judgements with a score in every dimension, or None without
+        judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
@@ -103,7 +105,7 @@ def as_dialogue(
 
     Args:
         name: What error messages call the chat.
-        changes: Counter to which left-out parts of messages are added.
+        changes: Counter that is increased for each kind of left-out content, such as reasoning.
         lang: Language, unless the chat names one.
 
     Raises:

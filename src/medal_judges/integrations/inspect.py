@@ -31,7 +31,7 @@ def medal_judge(
 ) -> Scorer:
     """Returns a scorer of Inspect that scores the conversation with ``judge``.
 
-    The score's ``metadata`` has the judge's ``signature``, which identifies it, and its
+    The score's ``metadata`` has the judge's ``signature`` (a text that identifies it) and its
     ``judgements``.
 
     Args:
@@ -99,7 +99,8 @@ def _to_inspect_score(scored: ScoredChats) -> Score:
 
 
 def _to_openai_message(message: ChatMessage) -> dict[str, Any]:
-    """Returns ``message`` in OpenAI's form, with its parts unchanged."""
+    """Returns ``message`` in OpenAI's chat format, such as ``{"role": "user", "content": "Hi"}``.
+    Content parts stay unchanged."""
     content = message.content
     if not isinstance(content, str):
         content = [part.model_dump(exclude_none=True) for part in content]

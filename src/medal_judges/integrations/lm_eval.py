@@ -99,6 +99,8 @@ def _score_rows(
     dimensions: tuple[str, ...],
     chats: tuple[str, ...],
 ) -> ScoredChats:
+    """Scores ``chats``, each the JSON text of a chat. The last results are cached, because each
+    metric of a task scores the same chats."""
     rows = [json.loads(chat) for chat in chats]
     return score_chats(
         rows,

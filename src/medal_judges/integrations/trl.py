@@ -31,7 +31,8 @@ class JudgeReward:
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimension: Dimension of the reward. None for ``overall`` or the judge's first one.
-        level: What gets a score: ``last`` (the completion), ``dialogue`` or ``turn``.
+        level: What gets a score: ``last`` (the completion), ``dialogue`` (prompt and completion) or
+            ``turn`` (as ``last``, only for prompts without an assistant turn).
         max_cost: Most US dollars that a judge behind an API may spend.
     """
 

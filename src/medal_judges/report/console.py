@@ -178,7 +178,7 @@ class ProgressBar:
         """Adds ``count`` to the number of finished dialogues.
 
         Args:
-            finished: New number of finished dialogues, in place of adding ``count``.
+            finished: New number of finished dialogues. If given, ``count`` is ignored.
             total: New total number of dialogues. None for no change.
             note: New text beside the bar. None for no change.
         """
@@ -194,8 +194,9 @@ class ProgressBar:
             self.console.print(text.rstrip(), soft_wrap=True, highlight=False)
 
 
-def silence_libraries() -> None:
-    """Hides useless log messages and, without a terminal, progress bars of libraries.
+def hide_library_noise() -> None:
+    """Hides two known useless log messages of libraries and, without a terminal, progress bars of
+    the Hugging Face Hub.
 
     It only works before transformers and huggingface_hub are imported.
     """

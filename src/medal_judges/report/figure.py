@@ -50,7 +50,9 @@ class Series:
     """A panel of estimates from left to right, such as one for each day.
 
     Attributes:
+        title: Title above the panel, shown if the figure has several panels.
         names: Names of the estimates on the horizontal axis.
+        estimates: Values with their intervals, from left to right.
         span: Lowest and highest value of the vertical axis.
         label: Label of the vertical axis.
     """
@@ -67,10 +69,13 @@ class Intervals:
     """A panel with a row for each estimate and its interval.
 
     Attributes:
+        title: Title above the panel, shown if the figure has several panels.
         names: Names of the rows.
+        estimates: Value of each row with its interval, from top to bottom.
         span: Lowest and highest value of the axis.
         ceiling: Agreement among people (human ceiling), drawn as a diamond on each row.
-        rings: For each row, a second value, drawn as a ring. None for no ring.
+        rings: For each row, a second value, drawn as a ring, or None for no ring. Empty for no
+            rings.
     """
 
     title: str
@@ -98,7 +103,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A panel of horizontal bars, on an axis from 0 to ``end``."""
+    """A panel of horizontal bars.
+
+    Attributes:
+        title: Title above the panel, shown if the figure has several panels.
+        bars: Bars from top to bottom.
+        end: Upper end of the axis, which starts at 0.
+    """
 
     title: str
     bars: Sequence[Bar]
@@ -142,10 +153,10 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
     """Writes each figure to ``folder`` as PNG, PDF and SVG.
 
     Args:
-        figures: Maps each file name, without its ending, to a figure.
+        figures: File name without its ending -> figure.
 
     Returns:
-        Maps ``id(figure)`` to the content of the figure's SVG file.
+        ``id(figure)`` -> content of the figure's SVG file.
     """
     drawings = {}
     if figures:
@@ -158,8 +169,7 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
 
 
 def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Draws ``figure`` and returns the content of a file in each format, such as ``{"svg":
-    b"..."}``.
+    """Draws ``figure`` and returns the content of its files, such as ``{"svg": b"..."}``.
 
     Args:
         endings: Formats to return, some of ``png``, ``pdf`` and ``svg``.

@@ -12,15 +12,14 @@ from medal_judges.storage.files import atomic_write
 
 
 def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -> Path:
-    """Writes the results of ``gates`` (pass or fail checks) to ``path`` as JUnit XML.
+    """Writes the results of gates (pass or fail checks of scores) as JUnit XML and returns
+    ``path``.
 
     Args:
+        path: File to write.
         suite: Name of the test suite.
-        gates: (name, verdict, message) of each gate. ``failed`` becomes a failure, ``undecided`` a
-            skipped test, and any other verdict a passed test.
-
-    Returns:
-        The ``path``.
+        gates: (name, verdict, message) of each gate. The verdict ``failed`` becomes a failure,
+            ``undecided`` a skipped test, and any other verdict a passed test.
     """
     elements = {"failed": "failure", "undecided": "skipped"}
     counts = Counter(verdict for _, verdict, _ in gates)

@@ -38,7 +38,7 @@ Turns = Sequence[tuple[str, str]]  # (role, text)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A part of a page that is hidden until a reader clicks on ``summary``.
+    """A collapsible part of a page: a reader clicks on ``summary`` to show or hide the rest.
 
     Attributes:
         summary: Text that is always shown.
@@ -223,13 +223,17 @@ def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
-    """Returns the section "How it was made" of a page. ``facts`` are its (name, value) pairs."""
+    """Returns the section "How it was made" of a page, with a list of ``facts`` (name, value)."""
     pairs = list(facts)
     return Section("facts", "How it was made", [pairs] if pairs else [])
 
 
 def count_text(counts: Iterable[tuple[int, str]]) -> str:
-    """Returns ``counts`` (number, noun) as text with plurals, such as ``2 judges · 1 set``."""
+    """Returns numbers with their nouns in one text, such as ``2 judges · 1 set``.
+
+    Args:
+        counts: (number, noun in the singular) pairs.
+    """
     texts = []
     for n, name in counts:
         plural = "" if n == 1 else "s"

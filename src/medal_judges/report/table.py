@@ -29,8 +29,12 @@ class PValue:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A table cell with a share, shown in percent with its interval. If ``signed``, it is a
-    difference of two shares, shown in percentage points."""
+    """A table cell with a share (a proportion), shown in percent with its interval.
+
+    Attributes:
+        estimate: The share on [0, 1] with its interval, or a difference of two shares on [-1, 1].
+        signed: Whether it is a difference of two shares, shown in percentage points.
+    """
 
     estimate: Estimate
     signed: bool = False
@@ -74,6 +78,7 @@ class Table:
     """A table of results for the page, the terminal, CSV and JSON.
 
     Attributes:
+        title: Text above the table.
         columns: Names of the columns.
         rows: Cells of each row. None is shown as a dash.
         note: Text below the table.
@@ -91,7 +96,8 @@ class Table:
     last: Literal["ceiling", "total"] | None = None
 
     def groups(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        """Yields each heading and the rows below it. A table without headings is one group."""
+        """Yields each heading with the rows below it. A table without headings has one group with
+        an empty heading."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
             yield self.headings.get(start, ""), self.rows[start:end]
@@ -106,8 +112,8 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the table as a JSON object. A cell such as PValue becomes an object of its
-        fields."""
+        """Returns the table as a JSON object with ``title``, ``columns``, ``rows`` and ``note``. A
+        cell such as PValue becomes an object of its fields."""
         rows = [
             [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows

@@ -22,8 +22,8 @@ def alpha_statistic(ratings: Floats, measurement: Measurement) -> Statistic:
         measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
 
     Returns:
-        A function from weights [samples, rows] (1 for a row that is in the sample, otherwise 0) to
-            ``{"alpha": [samples]}``.
+        A function that takes weights [samples, rows], above 0 for the rows of each sample, and
+            returns ``{"alpha": [samples]}``.
     """
     levels = np.unique(ratings[np.isfinite(ratings)])
     counts = (ratings[:, :, None] == levels).sum(axis=1)
@@ -54,7 +54,7 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval_reason(ratings: Floats, measurement: str) -> str | None:
-    """Returns why alpha of ``ratings`` can have no interval, or None if it can.
+    """Returns why no confidence interval of alpha can be computed, or None if one can.
 
     A nominal alpha has no interval if the rarest category is never given twice to one row.
 

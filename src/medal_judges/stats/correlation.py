@@ -49,19 +49,19 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function that computes a judge's correlations with people from row weights.
-
-    ``within_system`` is the mean of Spearman's correlations within each chatbot.
+    """Returns a function that computes a judge's correlations with people on weighted samples of
+    rows.
 
     Args:
         human: People's mean ratings [rows].
         score: The judge's scores [rows].
         chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
-        names: Some of ``CORRELATIONS``, such as ``["pearson", "kendall"]``.
+        names: Some of ``spearman``, ``pearson``, ``kendall``, ``pairwise`` and ``within_system``
+            (the mean of Spearman's correlations within each chatbot).
 
     Returns:
-        A function from row weights [samples, rows] to correlations, such as ``{"spearman":
-            [samples], "kendall": [samples]}``. ``spearman`` is always included.
+        A function that takes row weights [samples, rows] and returns correlations, such as
+            ``{"spearman": [samples], "kendall": [samples]}``. ``spearman`` is always included.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -100,7 +100,7 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean [samples] of Spearman's correlations within ``parts`` (groups of rows).
+    """Returns the mean [samples] of Spearman's correlations within groups of rows.
 
     Each group is weighted by the total weight of its rows. A group in which a variable is constant
     is left out.
@@ -145,18 +145,16 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:
-    """Returns a function that computes ``kendall`` and ``pairwise`` from row weights.
-
-    ``kendall`` is tau-b. ``pairwise`` is the share of pairs of rows that the judge orders, or ties,
-    as people do.
+    """Returns a function that computes Kendall's tau-b and the share of correctly ordered pairs.
 
     Args:
         human: People's mean ratings [rows].
         score: The judge's scores [rows].
 
     Returns:
-        A function from row weights [samples, rows] to ``{"kendall": [samples], "pairwise":
-            [samples]}``.
+        A function that takes row weights [samples, rows] and returns ``{"kendall": [samples],
+            "pairwise": [samples]}``. ``pairwise`` is the share of pairs of rows that the judge
+            orders, or ties, as people do.
     """
     # Deutsch, Foster and Freitag 2023: scores that are this close are a tie of the judge.
     tie = fit_tie_distance(human, score)
@@ -219,10 +217,10 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def fit_tie_distance(human: Values, score: Values) -> float:
-    """Returns the largest difference of two scores of a judge that counts as a tie.
+    """Returns the distance up to which two scores of a judge count as a tie.
 
-    It is fitted so that the judge agrees with people on the most pairs of rows: the same order, or
-    a tie for both.
+    It is the distance at which the judge agrees with people on the most pairs of rows: the same
+    order, or a tie for both.
 
     Args:
         human: People's mean ratings [rows].

@@ -54,8 +54,8 @@ class Difference:
             1.
         comparisons: Factor by which Holm's correction for multiple tests multiplies the p-value. 1
             for no correction.
-        beside: The same difference, with an interval that also holds for other chatbots. None if
-            there are too few chatbots.
+        beside: The same difference, with an interval that generalizes to chatbots outside the data.
+            None if there are too few chatbots.
     """
 
     value: float | None
@@ -179,9 +179,9 @@ def paired_difference(
     """Returns the ``first`` judge's ``metric`` minus the ``second`` judge's, on the same rows.
 
     Args:
-        first: Function from row weights [samples, rows] to the first judge's metrics, such as
-            ``{"spearman": [samples]}``.
-        second: The same for the second judge.
+        first: Function that takes row weights [samples, rows] and returns the first judge's
+            metrics, such as ``{"spearman": [samples]}``.
+        second: Such a function for the second judge.
         metric: Name of a correlation or a share, such as ``spearman``.
         clusters: Groups of rows that the jackknife leaves out in turn.
 

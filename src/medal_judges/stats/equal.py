@@ -30,7 +30,8 @@ def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
 
     Args:
         scale: Lowest and highest possible number, such as (1, 5). None if unknown.
-        values: If ``scale`` is None, the largest absolute value of these is used as its length.
+        values: Only used if ``scale`` is None: their largest absolute value is then the length of
+            the scale.
     """
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
@@ -42,8 +43,9 @@ def signs(differences: Floats, tolerance: float) -> Floats:
     return np.where(np.abs(differences) <= tolerance, 0.0, np.sign(differences))
 
 
-def is_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns whether each issue is present: its value in ``probabilities`` is at least 0.5."""
+def is_issue_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
+    """Returns for each of ``probabilities`` of an issue (a defect of a dialogue, such as
+    repetition) whether the issue counts as present: at 0.5 or above."""
     return probabilities >= 0.5 - EQUAL
 
 
@@ -67,15 +69,14 @@ class Values:
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns the total weight of the rows below each row, first without ties and then with
-        ties.
+        """Returns, for each row, the total weight of the rows with a smaller number, and of the
+        rows with a smaller or equal number.
 
         Args:
             weights: Row weights [samples, rows].
 
         Returns:
-            For each row, the weight of rows with a smaller number, and the weight of rows with a
-                smaller or equal number. Both are [samples, rows].
+            Two arrays [samples, rows]: without and with the rows of equal numbers.
         """
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]

@@ -55,8 +55,8 @@ class Estimate:
         p_value: Two-sided p-value for the hypothesis that the true value is 0. None if it is not
             tested.
         reason: Why there is no value or no interval, such as ``no rows``.
-        beside: The same value, with an interval that also holds for other chatbots. None if there
-            are too few chatbots.
+        beside: The same value, with an interval that generalizes to chatbots outside the data. None
+            if there are too few chatbots.
     """
 
     value: float | None
@@ -82,7 +82,8 @@ def estimate_or_reason(value: float, reason: str) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transformation of a metric to an unbounded scale, on which its interval is computed.
+    """A transformation of a metric to an unbounded scale, such as Fisher's z. The metric's interval
+    is computed there and transformed back.
 
     Attributes:
         low: Lowest possible value of the metric, such as -1.
@@ -123,8 +124,8 @@ LOGIT = Transform(
 
 
 def transform_of(metric: str) -> Transform:
-    """Returns the transformation for intervals of ``metric``: Fisher's z for correlations and
-    alpha, the logit for shares, F1 and AUC, and none for means."""
+    """Returns the transformation with which the interval of ``metric`` is computed: Fisher's z for
+    correlations and alpha, the logit for shares, F1 and AUC, otherwise the identity."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
@@ -134,18 +135,18 @@ def transform_of(metric: str) -> Transform:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Groups of rows that the jackknife leaves out in turn.
+    """Groups of rows that the jackknife leaves out in turn to estimate a standard error.
 
     Attributes:
-        unit: What one group is. ``context``: all conversations with the same context, such as one
-            scenario.
+        unit: What the rows of one group share: their ``chatbot``, ``conversation`` or ``context``
+            (what conversations start from, such as a scenario).
         names: Name of each row's group [rows].
-        crossed: Context of each row [rows], if groups are chatbots that met the same contexts.
-            Otherwise empty.
+        crossed: Context of each row [rows], for two-way clustering if groups are chatbots that met
+            the same contexts. Otherwise empty.
         strata: Chatbot of each row [rows], if conversations are compared only within a chatbot.
             Otherwise empty.
-        beside: Groups for a second interval that also holds for other chatbots. None if there are
-            too few chatbots.
+        beside: Groups for a second interval, which generalizes to chatbots outside the data. None
+            if there are too few chatbots.
     """
 
     unit: Literal["chatbot", "conversation", "context"]
@@ -156,19 +157,21 @@ class Clusters:
 
     @property
     def count(self) -> int:
+        """Returns the number of groups."""
         return len(set(self.names))
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the groups of rows that the jackknife leaves out, for an interval about these
-    chatbots.
+    """Returns the groups of rows that the jackknife leaves out in turn: contexts if chatbots share
+    them, otherwise conversations.
 
-    With 5 chatbots or more, ``beside`` has the groups for a second interval that also holds for
-    other chatbots.
+    With 5 chatbots or more, ``beside`` has the groups for a second interval, which generalizes to
+    chatbots outside the data.
 
     Args:
         chatbots: Chatbot of each row [rows], None if it is unknown.
-        groups: Name of each row's conversation or context [rows].
+        groups: Name of each row's conversation, or of its context (such as a scenario) if several
+            conversations share one [rows].
     """
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
@@ -204,17 +207,19 @@ def estimate_metrics(
     names: Iterable[str] = (),
     scale: Callable[[str], Transform] = transform_of,
 ) -> dict[str, Estimate]:
-    """Returns the metrics of ``statistic`` with 95% intervals, and correlations also with p-values.
+    """Returns metrics with 95% intervals, and correlations also with p-values.
 
     Args:
-        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        statistic: Function that takes row weights [samples, rows] and returns metric -> values
+            [samples].
         clusters: Groups of rows that the jackknife leaves out in turn.
         reason: Text to give as the reason if a metric is undefined.
         names: Metrics to return. Empty for all.
-        scale: Function from a metric's name to the transformation for its interval.
+        scale: Function from a metric's name to the transformation with which its interval is
+            computed.
 
     Returns:
-        Estimate of each metric by name. Its ``reason`` says why an interval is missing.
+        Metric -> Estimate. Its ``reason`` says why an interval is missing.
     """
     estimates = estimates_without_intervals(
         statistic,
@@ -247,10 +252,11 @@ def estimates_without_intervals(
     reason: str,
     names: Iterable[str] = (),
 ) -> dict[str, Estimate]:
-    """Returns the metrics that ``statistic`` computes on all rows, without intervals.
+    """Returns the metrics of all rows, without intervals, as metric -> Estimate.
 
     Args:
-        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        statistic: Function that takes row weights [samples, rows] and returns metric -> values
+            [samples].
         rows: Number of rows.
         reason: Text to give as the reason if a metric is undefined.
         names: Metrics to return. Empty for all.
@@ -268,6 +274,16 @@ def _estimates_with_intervals(
     clusters: Clusters,
     scale: Callable[[str], Transform],
 ) -> dict[str, Estimate]:
+    """Returns ``estimates`` with 95% intervals, and correlations also with p-values.
+
+    Args:
+        estimates: Metric -> Estimate on all rows.
+        statistic: Function that takes row weights [samples, rows] and returns metric -> values
+            [samples].
+        clusters: Groups of rows that the jackknife leaves out in turn.
+        scale: Function from a metric's name to the transformation with which its interval is
+            computed.
+    """
     spreads: Mapping[str, Spread] = {}
     if reason := too_few_reason(clusters):
         spreads = dict.fromkeys(estimates, Spread(math.nan, 0, reason))
@@ -324,8 +340,8 @@ class Spread:
         return self.error * StudentT(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value that is ``distance`` away from the hypothesis,
-        in the unit of the value."""
+        """Returns the two-sided p-value of a value that differs by ``distance`` from the value
+        under the null hypothesis."""
         return StudentT(self.degrees).p_value(abs(distance) / self.error)
 
 
@@ -335,10 +351,10 @@ def jackknife_variance(
     """Returns the jackknife variance of one value or of an array of values.
 
     Args:
-        left: The values without each cluster in turn [..., clusters].
+        left: Leave-one-out values [..., clusters]: each is computed without one cluster.
         figures: The values over all rows [...], the shape of the returned variance.
         strata: Stratum index of each cluster [clusters]. Clusters are compared only within a
-            stratum.
+            stratum. None for a single stratum.
     """
     count = left.shape[-1]
     if strata is None:
@@ -353,10 +369,10 @@ def jackknife_variance(
 
 
 def _deviations(left: Floats, strata: Strata | None) -> Floats:
-    """Returns each value of ``left`` minus the mean of its stratum, [..., clusters].
+    """Returns each leave-one-out value minus the mean of its stratum, [..., clusters].
 
     Args:
-        left: Values without each cluster in turn [..., clusters].
+        left: Leave-one-out values [..., clusters]: each is computed without one cluster.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     if strata is None:
@@ -375,9 +391,9 @@ def degrees_of_freedom(
     They are fewer if few clusters carry most of the variance.
 
     Args:
-        left: Values without each cluster in turn [..., clusters].
-        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
-            two.
+        left: Leave-one-out values [..., clusters]: each is computed without one cluster.
+        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
+            larger number gives more degrees of freedom.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
@@ -393,12 +409,13 @@ def degrees_of_freedom(
 def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, [...], from each cluster's influence.
+    """Returns the degrees of freedom of Student's t, [...], from each cluster's influence on the
+    value.
 
     Args:
         away: Change of the value if each cluster is left out [..., clusters].
-        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
-            two.
+        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
+            larger number gives more degrees of freedom.
         lowest: Lower bound of the degrees of freedom.
         highest: Upper bound of the degrees of freedom.
     """
@@ -412,13 +429,14 @@ def degrees_from_deviations(
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """Returns the standard error and degrees of freedom of each metric of ``statistic``, by name.
+    """Returns the standard error and degrees of freedom of metrics, as metric -> Spread.
 
     Args:
-        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        statistic: Function that takes row weights [samples, rows] and returns metric -> values
+            [samples].
         clusters: Groups of rows that are left out in turn.
-        evenness: A constant, ``FIGURE`` for a single metric and ``DIFFERENCE`` for the difference
-            of two.
+        evenness: ``FIGURE`` (2) for a single metric, ``DIFFERENCE`` (3) for the difference of two.
+            A larger number gives more degrees of freedom.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _compute_without_each(
@@ -461,13 +479,13 @@ def spread_of(
     interval.
 
     Args:
-        left: The value without each cluster in turn [clusters].
+        left: Leave-one-out values [clusters]: each is computed without one cluster.
         variance: Jackknife variance of the value.
-        labels: Name of each cluster [clusters], to name one in the reason.
-        unit: What a cluster is, such as ``chatbot``, for the reason.
-        evenness: A constant, ``FIGURE`` for a single value and ``DIFFERENCE`` for the difference of
-            two.
-        strata: Stratum index of each cluster [clusters].
+        labels: Name of each cluster [clusters], for the text of the reason.
+        unit: What a cluster is, such as ``chatbot``, for the text of the reason.
+        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
+            larger number gives more degrees of freedom.
+        strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
@@ -485,16 +503,19 @@ def spread_of(
 def _compute_without_each(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
-    """Computes ``statistic`` without each cluster of rows in turn.
+    """Computes metrics without each cluster of rows in turn.
+
+    More than 200 clusters are first merged at random into about 200 larger ones.
 
     Args:
-        statistic: Function from row weights [samples, rows] to metrics [samples] by name.
+        statistic: Function that takes row weights [samples, rows] and returns metric -> values
+            [samples].
         names: Cluster of each row [rows].
-        chatbots: Chatbot of each row [rows]. Empty for no strata.
+        chatbots: Chatbot of each row [rows], to make each chatbot a stratum. Empty for no strata.
 
     Returns:
-        Names of the clusters, metrics [clusters] by name, and the clusters' stratum indices
-            [clusters].
+        Names of the clusters (numbers for merged ones), metric -> values [clusters], and stratum
+            index of each cluster (None without ``chatbots``).
     """
     # Numbered by name: the order of the rows changes nothing.
     labels, first, member = np.unique(names, return_index=True, return_inverse=True)
@@ -502,7 +523,7 @@ def _compute_without_each(
     if chatbots:
         strata = _stratum_indices(np.asarray(chatbots)[first])
     if len(labels) > MAX_PARTS:
-        part_of_label, strata = _random_parts(strata)
+        part_of_label, strata = _merge_into_random_parts(strata)
         member, labels = part_of_label[member], np.arange(len(strata))
     size = max(1, _CHUNK // len(member))
     turns = np.arange(len(labels))[:, None]
@@ -516,8 +537,8 @@ def _compute_without_each(
 
 
 def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns the stratum index of each conversation. A stratum is a chatbot. Chatbots with a
-    single conversation are merged with others.
+    """Returns the index of each conversation's stratum, its chatbot. Chatbots with a single
+    conversation are merged with others.
 
     Args:
         chatbots: Chatbot of each conversation [conversations].
@@ -532,7 +553,7 @@ def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
     return np.unique(strata, return_inverse=True)[1]
 
 
-def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
+def _merge_into_random_parts(strata: Strata) -> tuple[Strata, Strata]:
     """Merges the clusters of each stratum at random into larger parts, about ``MAX_PARTS`` in all.
 
     Args:
@@ -559,8 +580,8 @@ def add_interval(
     """Returns ``estimate`` with a 95% interval, or with the reason why it has none.
 
     Args:
-        spread: Standard error and degrees of freedom of the value.
-        scale: Transformation to the scale on which the interval is computed.
+        spread: Standard error and degrees of freedom of the value, or the reason for no interval.
+        scale: Transformation with which the interval is computed, such as Fisher's z.
         tested: Whether to add a p-value for the hypothesis that the true value is 0.
     """
     value, reason = estimate.value, spread.reason
@@ -584,14 +605,17 @@ def add_interval(
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Returns Wilson's 95% score interval (1927) of the share ``successes / n``. Neither need be a
-    whole number."""
+    """Returns Wilson's 95% score interval (1927) of the share ``successes / n``. Both may be
+    fractional, such as effective counts."""
     return wilson_interval_at(successes / n, n, 1.959963984540054)
 
 
 def wilson_interval_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Returns Wilson's interval of a ``share`` of ``n`` trials for a normal or t ``quantile``, such
-    as 1.96 for 95%."""
+    """Returns the lower and upper end of Wilson's interval for a ``share`` of ``n`` trials.
+
+    Args:
+        quantile: Two-sided normal or t quantile, such as 1.96 for 95%.
+    """
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = (

@@ -34,7 +34,7 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Scores of one system, or of one group of rows.
+    """Scores of some rows (scored dialogues), such as all rows of one system.
 
     Attributes:
         values: The scores, without NaN [rows].
@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """A mean, or the difference of two means, with what its jackknife interval needs.
+    """A mean, or the difference of two means, with leave-one-out values for its jackknife interval.
 
     Attributes:
         value: The mean over all rows.
@@ -180,14 +180,14 @@ def cluster_count(sample: Sample) -> int:
     return len(np.unique(sample.clusters))
 
 
-def cluster_indices(
+def cluster_indices_and_count(
     samples: Sequence[Sample],
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """Returns the cluster of each row as an index. Equal cluster names in two samples have the same
-    index.
+    """Returns the cluster of each row as an index, and the number of clusters.
 
     Returns:
-        Cluster indices [rows] for each of ``samples``, and the number of clusters in all of them.
+        Cluster indices [rows] for each of ``samples``, and the number of clusters in all samples
+            together. Equal names in two samples are one cluster.
     """
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
@@ -195,16 +195,19 @@ def cluster_indices(
     return np.split(member, ends[:-1]), len(labels)
 
 
-def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns the weight of each cluster's squared deviation in the jackknife variance.
+def deviation_weights_and_count(
+    member: npt.NDArray[np.intp], size: int
+) -> tuple[Floats, int]:
+    """Returns the weight of each cluster's squared deviation in the jackknife variance, and the
+    number of clusters.
 
     Args:
         member: Cluster index of each row [rows].
-        size: Number of cluster indices.
+        size: Length of the returned weights, more than the largest index.
 
     Returns:
-        The weights [size] and the number n of clusters with rows. The weight of these clusters is
-            (n - 1) / n, and the weight of clusters without rows is 0.
+        Weights [size] and the number n of clusters with rows. Such a cluster has the weight (n - 1)
+            / n, a cluster without rows 0.
     """
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
@@ -212,9 +215,9 @@ def deviation_weights(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, 
 
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the weighted mean of each of ``samples``, over all rows and without each cluster in
+    """Returns the weighted mean of each of ``samples``, with the means without each cluster in
     turn. Equal cluster names in two samples are one cluster."""
-    members, size = cluster_indices(samples)
+    members, size = cluster_indices_and_count(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
         weights = sample.row_weights
@@ -226,7 +229,7 @@ def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
         with np.errstate(divide="ignore", invalid="ignore"):
             left = value - sums / np.where(remaining > 1e-9, remaining, np.nan)
         away = sums / np.maximum(sizes, TINY)
-        share, count = deviation_weights(member, size)
+        share, count = deviation_weights_and_count(member, size)
         fewest, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
         figures.append(
             Jackknifed(value, left, share, fewest, count - 1, away, tolerance)
@@ -240,12 +243,12 @@ def to_mean_estimate(
     """Returns a mean with its 95% interval.
 
     Args:
-        mean: The mean, with what its interval needs.
+        mean: The mean, with leave-one-out values.
         reason: Why there can be no interval. None to compute one.
         span: Lowest and highest possible mean, to which the interval is clipped. None for no
             limits.
-        extra: Half the width of a 95% interval for a further error, which the jackknife does not
-            show.
+        extra: Widens the interval for an error that the jackknife cannot see: half the width of
+            that error's 95% interval.
     """
     spread = _difference_from_zero(mean, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
@@ -258,11 +261,11 @@ def to_difference(
     """Returns the difference of two means with its interval and p-value.
 
     Args:
-        jackknifed: The difference, with what its interval needs.
+        jackknifed: The difference, with leave-one-out values.
         reason: Why there can be no interval. None to compute one.
         span: Lowest and highest possible value of each mean. None for no limits.
-        extra: Half the width of a 95% interval for a further error, which the jackknife does not
-            show.
+        extra: Widens the interval for an error that the jackknife cannot see: half the width of
+            that error's 95% interval.
     """
     difference = _difference_from_zero(jackknifed, reason, extra)
     if span is None:
@@ -277,10 +280,10 @@ def _difference_from_zero(
     p-value.
 
     Args:
-        jackknifed: The mean or difference, with what its interval needs.
+        jackknifed: The mean or difference, with leave-one-out values.
         reason: Why there can be no interval. None to compute one.
-        extra: Half the width of a 95% interval for a further error, which the jackknife does not
-            show.
+        extra: Widens the interval for an error that the jackknife cannot see: half the width of
+            that error's 95% interval.
     """
     variance = jackknifed.variance
     if not reason and not math.isfinite(variance):
@@ -305,12 +308,13 @@ def to_share_estimate(
     """Returns a share with Wilson's 95% interval.
 
     Args:
-        share: The share, with what its interval needs.
-        clusters: Number of clusters.
-        rows: Number of rows.
+        share: The mean of scores on [0, 1], with leave-one-out values.
+        clusters: Number of clusters, the sample size of the interval if the share does not vary
+            between clusters.
+        rows: Number of rows, the largest possible sample size of the interval.
         reason: Why there can be no interval. None to compute one.
-        extra: Half the width of a 95% interval for a further error, which the jackknife does not
-            show.
+        extra: Widens the interval for an error that the jackknife cannot see: half the width of
+            that error's 95% interval.
     """
     value = min(1.0, max(0.0, share.value))
     if reason:
@@ -356,12 +360,12 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``.
-    Returns None if it has 5 clusters or more.
+    """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``, or
+    None if it has 5 clusters or more.
 
     Args:
-        units: Noun for a cluster of one row, and for a cluster of several rows, such as
-            ``("dialogue", "context")``.
+        units: Noun for a cluster of one row, then the noun to use if a cluster has several rows,
+            such as ``("dialogue", "context")``.
         owner: Text after the noun, such as `` of the first``.
         prefix: Start of the returned text.
     """

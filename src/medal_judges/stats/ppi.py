@@ -29,8 +29,8 @@ from medal_judges.stats.means import (
     Sample,
     Span,
     cluster_count,
-    cluster_indices,
-    deviation_weights,
+    cluster_indices_and_count,
+    deviation_weights_and_count,
     estimate_share,
     few_clusters_reason,
     to_difference,
@@ -45,7 +45,7 @@ _NEVER = 3.7
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample of which people labelled some randomly chosen rows.
+    """Scored rows of which people labelled some, chosen at random.
 
     Attributes:
         sample: The judge's scores of all rows.
@@ -81,14 +81,14 @@ class LabelledSample:
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
-    """Returns the mean of people's labels over all ``rows``, estimated from scores and some labels,
-    with its 95% interval.
+    """Returns the mean of people's labels over all ``rows``, estimated from the judge's scores and
+    some labels, with its 95% interval.
 
     With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
 
     Args:
         rows: The judge's scores of all rows, with people's labels of some rows.
-        span: Lowest and highest possible label, None if unknown.
+        span: Lowest and highest possible label, to which the interval is clipped. None if unknown.
     """
     if reason := too_few_labels_reason(rows):
         return Estimate(None, reason=reason)
@@ -141,9 +141,10 @@ class CorrectedMeans:
 
     Attributes:
         means: The estimated mean of each system.
-        slope: Least-squares slope of labels on scores. 0 if the scores do not count.
-        hidden: For each system, half the width of a 95% interval for an error that the labelled
-            rows do not show. Mostly 0.
+        slope: Least-squares slope of labels on scores. If it is 0, the means depend on the labels
+            alone.
+        hidden: For each system, half the width of a 95% interval for the error on unlabelled rows.
+            Above 0 only if scores and slope predict every label exactly.
         reason: Why there is no interval, None if there is one.
     """
 
@@ -156,17 +157,18 @@ class CorrectedMeans:
 def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
-    """Corrects the judge's mean of each of ``systems`` by people's labels (PPI++).
+    """Estimates the mean label of each of ``systems`` from the judge's scores and some labels, with
+    prediction-powered inference (PPI++).
 
     Args:
         systems: Scores and labels of each system, which has at least one labelled row.
         span: Lowest and highest possible label, None if unknown.
     """
-    members, size = cluster_indices([rows.sample for rows in systems])
+    members, size = cluster_indices_and_count([rows.sample for rows in systems])
     sums: list[Floats] = []
     label_centres: list[float] = []
     for rows, member in zip(systems, members, strict=True):
-        system_sums, label_centre = _weighted_sums(rows, member, size)
+        system_sums, label_centre = _centred_sums(rows, member, size)
         sums.append(system_sums)
         label_centres.append(label_centre)
     finest = max(rows.sample.values.tolerance for rows in systems)
@@ -184,7 +186,7 @@ def correct_means(
         with np.errstate(divide="ignore", invalid="ignore"):
             surplus = score / all_rows - labelled_score / weight
             values = label_centres[i] + label / weight + slopes * surplus
-        share, _ = deviation_weights(members[i], size)
+        share, _ = deviation_weights_and_count(members[i], size)
         clusters = cluster_count(rows.label_sample)
         fewest = max(1.0, (clusters - 1) / 3)
         tolerance = tolerance_of(span, rows.labels)
@@ -205,20 +207,22 @@ def correct_means(
     return CorrectedMeans(figures, slope, [0.0] * len(figures), reason)
 
 
-def _weighted_sums(
+def _centred_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns the weighted sums from which a corrected mean is computed, and the mean label.
+    """Returns sums of scores and labels, from which a corrected mean is computed, and the mean
+    label.
+
+    Scores and labels are centred at their means over labelled rows.
 
     Args:
         member: Cluster index of each row [rows].
         size: Number of clusters.
 
     Returns:
-        Sums [1 + clusters, 7], first with all clusters and then without each cluster in turn.
-            Columns 0 and 1 (weight, score) are over all ``rows``. Columns 2 to 6 (weight, label,
-            score, label times score, score squared) are over labelled rows. The mean label is a
-            number.
+        Weighted sums [1 + clusters, 7], first with all clusters and then without each cluster in
+            turn, and the mean label. Columns 0 and 1 (weight, score) are over all ``rows``. Columns
+            2 to 6 (weight, label, score, label times score, score squared) are over labelled rows.
     """
     row_weights, weights, labelled = (
         rows.sample.row_weights,
@@ -254,7 +258,7 @@ def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
     become 0.
 
     Args:
-        parts: Sums of each system, from ``_weighted_sums``.
+        parts: For each system, sums [1 + clusters, 7] from ``_centred_sums``.
         tolerance: Scores with a smaller standard deviation have a slope of 0.
     """
     products, squares, size, weights = np.zeros((4, len(parts[0])))

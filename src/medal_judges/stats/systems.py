@@ -42,14 +42,14 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SystemRows:
-    """The rows (scored dialogues) of one system on one dimension.
+    """The rows (scored dialogues) of one system, such as a chatbot, on one dimension.
 
     Attributes:
         values: The judge's scores [rows].
         contexts: Name of each row's context, such as its scenario [rows]. Equal names in two
             systems are one context.
         clusters: Name of each row's cluster if that is larger than a context, such as the user
-            [rows].
+            [rows]. None if each context is a cluster.
         labels: People's mean labels [rows], NaN without a label. None if there are no labels at
             all.
     """
@@ -112,7 +112,7 @@ class SystemDifference:
     losses: int
 
     @property
-    def best(self) -> Difference:
+    def preferred(self) -> Difference:
         """Returns the difference corrected with labels if there are labels, otherwise the
         difference of the judge's scores."""
         return self.judge if self.corrected is None else self.corrected
@@ -190,7 +190,7 @@ def _choose_rows(
 
     Args:
         codes: For each system, the context index of each row.
-        counts: Number of rows by system and context [2, contexts].
+        counts: Number of rows of each system in each context [2, contexts].
         inside: For each system, whether each row's context is shared by the other system.
 
     Returns:
@@ -215,6 +215,7 @@ def _choose_rows(
 
 
 def _with_equal_weights(rows: Sequence[Rows]) -> _Part:
+    """Returns the row indices ``rows`` of each system, with a weight of 1 for each row."""
     return rows, [np.ones(len(system_rows)) for system_rows in rows]
 
 
@@ -224,6 +225,15 @@ def _judge_difference(
     span: Span | None,
     extra: float,
 ) -> Difference:
+    """Returns the difference of two systems' mean scores by the judge.
+
+    Args:
+        systems: The first and the second system.
+        parts: Rows to compare in pairs and rows to compare unpaired.
+        span: Lowest and highest possible score, None if unknown.
+        extra: Widens the interval for an error that the jackknife cannot see: half the width of
+            that error's 95% interval.
+    """
     samples = []
     for rows, weights in parts:
         for k, system in enumerate(systems):
@@ -235,7 +245,7 @@ def _judge_difference(
         smallest, ("dialogue", "context"), " of one of the two"
     )
     return to_difference(
-        _combine_differences(jackknifed_means(samples)), reason, span, extra
+        _combined_difference(jackknifed_means(samples)), reason, span, extra
     )
 
 
@@ -261,17 +271,18 @@ def _corrected_difference(
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct_means(samples, span)
     return to_difference(
-        _combine_differences(fit.means), fit.reason, span, math.hypot(*fit.hidden)
+        _combined_difference(fit.means), fit.reason, span, math.hypot(*fit.hidden)
     )
 
 
-def _combine_differences(figures: Sequence[Jackknifed]) -> Jackknifed:
+def _combined_difference(figures: Sequence[Jackknifed]) -> Jackknifed:
     """Returns one difference of two systems from their means on paired and unpaired rows.
 
     The paired and the unpaired difference are weighted by their precision.
 
     Args:
-        figures: Means of both systems on paired rows, then on unpaired rows if there are any.
+        figures: Means of the first and second system on paired rows, then of both on unpaired rows
+            if there are any.
     """
     paired = figures[0] - figures[1]
     if len(figures) == 2:

@@ -85,11 +85,11 @@ class Agreement:
             ratings of one dialogue.
         named: Whether the data names the annotators.
         mean: The mean of all ratings.
-        estimates: Statistic -> estimate. ``exact`` and ``adjacent`` are the shares of pairs that
-            are equal and that differ by at most 1. The others are ``alpha`` (Krippendorff's) and
-            ``spearman``.
-        by_annotator: One entry for each annotator. If annotators have no names, one for the first
-            rating of each dialogue, one for the second, and so on.
+        estimates: Statistic -> estimate. ``exact``: the share of pairs with equal ratings.
+            ``adjacent``: the share of pairs that differ by at most 1. ``alpha``: Krippendorff's.
+            ``spearman``: the mean over pairs of annotators.
+        by_annotator: One entry for each annotator. If annotators have no names, one entry for the
+            first ratings of all dialogues, one for the second ratings, and so on.
     """
 
     dimension: str
@@ -216,14 +216,18 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
 def _agreement_estimates(
     ratings: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the estimates ``exact``, ``adjacent``, ``alpha`` and ``spearman`` by name.
+    """Estimates how well annotators agree on one dimension.
 
     Args:
         ratings: [rows, positions] ratings in the order of each row's label list, NaN if not given.
             Each row has at least two.
         people: [rows, annotators] the same ratings, with a column for each annotator.
         kind: The kind of the dimension, such as ``ordinal``.
-        clusters: The groups of rows that the jackknife leaves out.
+        clusters: Groups of rows, such as conversations. The jackknife leaves out one at a time.
+
+    Returns:
+        Statistic -> estimate with interval, for ``exact``, ``adjacent``, ``alpha`` and
+            ``spearman``.
     """
     alpha_of = alpha_statistic(ratings.numbers, MEASUREMENT[kind])
     pairs, close = _count_close_pairs(ratings, kind)
@@ -265,8 +269,8 @@ def _count_close_pairs(ratings: Values, kind: Kind) -> tuple[Floats, dict[str, F
         kind: The kind of the dimension, such as ``ordinal``.
 
     Returns:
-        The counts of all pairs [rows], and the counts [rows] of close pairs by name: ``exact``
-            (equal) and, for an ordinal ``kind``, ``adjacent`` (at most 1 apart).
+        The number of pairs [rows], and statistic -> number of close pairs [rows]: ``exact`` (equal
+            ratings) and, for an ordinal ``kind``, ``adjacent`` (at most 1 apart).
     """
     first, second = np.triu_indices(ratings.numbers.shape[1], 1)
     # NaN if one of the two gave no answer.
@@ -427,7 +431,8 @@ def _agreement_table(agreements: Sequence[Agreement]) -> Table:
 
 
 def _annotator_table(agreements: Sequence[Agreement]) -> Table:
-    """Returns a table with the bias and reliability of each named annotator, over all languages."""
+    """Returns a table of the named annotators over all languages: each one's mean difference from
+    the other annotators (bias) and correlation with them (reliability)."""
     rows: list[Row] = []
     for part in agreements:
         if part.named and part.lang == agreements[-1].lang:

@@ -37,10 +37,11 @@ def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
     return sorted(set().union(*(row.labels for row in rows)))
 
 
-def rated_dimension(
+def learnable_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns the dimension ``name`` on the scale on which people rated it.
+    """Returns the dimension ``name`` with the scale of the human labels, if there are enough labels
+    to fit a judge to.
 
     Args:
         labelled: Labelled dialogues or turns.
@@ -48,8 +49,8 @@ def rated_dimension(
         judge_dimension: The judge's dimension of that name, None if the judge has none.
 
     Raises:
-        ConfigError: The labels cannot be learnt from: too few, from too few conversations, all
-            equal, on different scales, or on an unknown scale.
+        ConfigError: The labels cannot be learnt from: fewer than 20, from fewer than 5
+            conversations, all equal, on different scales, or on an unknown scale.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
@@ -83,7 +84,8 @@ def _find_scale(
     name: str,
     judge_dimension: Dimension | None,
 ) -> Scale:
-    """Returns the scale of the label ``name``: the one that ``rows`` state, otherwise the judge's.
+    """Returns (lowest, highest) rating of the label ``name``: as ``rows`` state it, otherwise as
+    the judge's dimension does.
 
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.

@@ -50,7 +50,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns: Indices of the score columns to use. Empty: always predict the mean rating.
         alpha: The penalty of the ridge regression.
         is_curve: Whether to fit a monotone curve to a single column, in place of a ridge.
-        line: The fitted function, set by ``fit``. An aligned judge stores it.
+        line: The fitted function from scores to a rating, set by ``fit``.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class FitData:
         inputs: Names of the columns of ``scores``, such as ``judge:overall``.
         scores: [rows, inputs] judges' scores on [0, 1].
         ratings: [rows, annotators] people's ratings on [0, 1], NaN if missing.
-        contexts: [rows] name of each row's conversation. Folds never split a conversation.
+        contexts: [rows] name of each row's conversation. Cross-validation holds out whole
+            conversations.
         judge_column: The index in ``inputs`` of the score to align with people.
         span: The width of people's scale, such as 4 for 1 to 5.
     """
@@ -143,13 +144,14 @@ class FitData:
         return best
 
 
-def held_out_predictions(fit_data: FitData, columns: Columns | None) -> Floats:
-    """Returns a predicted rating of each row [rows], by a fit without the row's conversation.
+def predict_held_out(fit_data: FitData, columns: Columns | None) -> Floats:
+    """Returns a rating [rows] for each row, predicted by a regression that was fitted on other
+    conversations.
 
     Args:
         fit_data: The scores and ratings.
-        columns: Indices of the score columns to fit a line to. Empty: the mean rating. None: choose
-            the best fit.
+        columns: Indices of the score columns to fit a line to. Empty: predict the mean rating.
+            None: choose the best regression.
     """
     predictions = np.zeros(len(fit_data.scores))
     folds = GroupKFold(FOLDS)
@@ -170,7 +172,8 @@ class MeasuredAgreement:
         name: The predictor, such as ``aligned judge`` or ``mean rating``.
         error: The root mean square error, in points of people's scale.
         rho: Spearman's correlation, None if undefined.
-        gain: ``error`` minus the aligned judge's error. None for the aligned judge and for people.
+        gain: ``error`` minus the aligned judge's error, above 0 if the aligned judge is better.
+            None for the aligned judge and for people.
     """
 
     name: str
@@ -181,14 +184,16 @@ class MeasuredAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The fit chosen for one dimension, and its held-out error beside the errors of baselines.
+    """The regression chosen for one dimension, and its error on held-out dialogues beside the
+    errors of simpler predictors.
 
     Attributes:
-        fit: The name of the chosen fit, such as ``a monotone curve``.
-        line: The fitted function of the judges' scores.
+        fit: The name of the chosen regression, such as ``a monotone curve``.
+        line: The fitted function from judges' scores to a rating.
         base: The better baseline: ``judge corrected by a line`` or ``mean rating``.
         gain: The error of the baseline ``base`` minus the error of the aligned judge.
-        lines: The measured agreement with people of the aligned judge and each baseline.
+        lines: Agreement with people: one entry for the aligned judge, and one for each simpler
+            predictor.
         count: The number of dialogues.
     """
 
@@ -207,10 +212,10 @@ class Proof:
     @property
     def is_reversed(self) -> bool:
         """Returns whether ratings fall as the judge's scores rise, significantly at 1%."""
-        rho = self.line_of(AS_IS).rho
+        rho = self.agreement_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
-    def line_of(self, name: str) -> MeasuredAgreement:
+    def agreement_of(self, name: str) -> MeasuredAgreement:
         """Returns the measured agreement of the predictor ``name``, such as ``mean rating``."""
         return next(line for line in self.lines if line.name == name)
 
@@ -218,7 +223,7 @@ class Proof:
         """Returns warnings for the user: a simpler correction suffices, or the length of the
         answers predicts the ratings as well as the aligned judge."""
         notes: list[str] = []
-        level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
+        level, length = self.agreement_of(AS_IS).gain, self.agreement_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
             gain = estimate_text(level)
             notes.append(
@@ -238,18 +243,16 @@ def is_beyond_chance(gain: Estimate) -> bool:
     return gain.low is not None and gain.low > EQUAL
 
 
-def cross_validate(fit_data: FitData) -> Proof:
-    """Chooses a fit on all rows of ``fit_data``, and measures its error and the baselines' errors
-    on held-out conversations."""
+def fit_and_cross_validate(fit_data: FitData) -> Proof:
+    """Fits the best regression to all rows of ``fit_data``, and measures its error and the errors
+    of simpler predictors on held-out conversations."""
     y = fit_data.targets
     units = {
-        ALIGNED: held_out_predictions(fit_data, None),
+        ALIGNED: predict_held_out(fit_data, None),
         AS_IS: fit_data.scores[:, fit_data.judge_column],
-        LINE: held_out_predictions(fit_data, (fit_data.judge_column,)),
-        MEAN: held_out_predictions(fit_data, ()),
-        LENGTH: held_out_predictions(
-            fit_data, (fit_data.inputs.index("length:overall"),)
-        ),
+        LINE: predict_held_out(fit_data, (fit_data.judge_column,)),
+        MEAN: predict_held_out(fit_data, ()),
+        LENGTH: predict_held_out(fit_data, (fit_data.inputs.index("length:overall"),)),
     }
     squares = {name: (scores - y) ** 2 for name, scores in units.items()}
     lines = []
@@ -275,8 +278,12 @@ def cross_validate(fit_data: FitData) -> Proof:
 
 
 def _measure_single_ratings(fit_data: FitData) -> list[MeasuredAgreement]:
-    """Returns how well one annotator's rating agrees with the mean of the dialogue's other ratings.
-    The list is empty if no dialogue has two ratings."""
+    """Measures how well one annotator's rating agrees with the mean of the dialogue's other
+    ratings.
+
+    Returns:
+        A list with one entry, or an empty list if no dialogue has two ratings.
+    """
     ratings = fit_data.ratings
     has_rating = np.isfinite(ratings)
     counts = has_rating.sum(axis=1)
@@ -311,7 +318,7 @@ def estimate_gain(
     """Returns the root mean square error of a baseline minus the error of the aligned judge.
 
     Args:
-        fit_data: Its ``contexts`` are the clusters that the jackknife leaves out.
+        fit_data: The data, whose conversations are the clusters of the interval.
         aligned: [rows] squared errors of the aligned judge.
         baseline: [rows] squared errors of the baseline.
 
@@ -342,9 +349,10 @@ class Alignment:
 
     Attributes:
         judge: The aligned judge, None if no dimension is aligned.
-        dimensions: Dimension name -> the dimension on people's scale.
-        proofs: Dimension name -> the chosen fit with its errors.
-        facts: How the result was made: the judge, a hash of the labels, the number of labels.
+        dimensions: Dimension name -> the dimension with people's scale.
+        proofs: Dimension name -> the chosen regression with its errors.
+        facts: Name -> value, on how the result was made: the judge, a hash of the labels, the
+            number of labels.
     """
 
     judge: HybridJudge | None
@@ -377,8 +385,8 @@ class Alignment:
         for name, proof in self.proofs.items():
             cells: list[Cell] = [name, proof.count]
             for line_name in filter(None, columns.values()):
-                cells.append(proof.line_of(line_name).error)
-            rows.append([*cells, proof.line_of(ALIGNED).rho])
+                cells.append(proof.agreement_of(line_name).error)
+            rows.append([*cells, proof.agreement_of(ALIGNED).rho])
         title = "Error in points: how far scores are from people's mean"
         return Table(title, [*columns, "ρ, aligned"], rows)
 

@@ -12,13 +12,13 @@ import numpy as np
 from medal_judges.config import BOXED
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.errors import ConfigError, CoverageError
-from medal_judges.eval.align.labels import choose_label_names, rated_dimension
+from medal_judges.eval.align.labels import choose_label_names, learnable_dimension
 from medal_judges.eval.align.proof import (
     MIN_LABELS,
     Alignment,
     FitData,
     Proof,
-    cross_validate,
+    fit_and_cross_validate,
 )
 from medal_judges.eval.metaeval.alignment import rating_matrix
 from medal_judges.inference.scoring import ScoreOptions, load_or_score
@@ -83,10 +83,10 @@ def align(
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{out} already holds a judge. Type another folder")
     labelled = _read_labelled(rows)
-    member = _load_judge(judge, options)
+    member = _load_as_member(judge, options)
     names = choose_label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
-    rated_dimensions = _rated_dimensions(labelled, names, judge_dimensions)
+    rated_dimensions = _learnable_dimensions(labelled, names, judge_dimensions)
     # All refusals are above: from here on a language model is asked, and paid, for each dimension.
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
@@ -98,7 +98,7 @@ def align(
     for name, dimension in rated_dimensions.items():
         rated = [row.has_label(name) for row in labelled]
         fit_data = collect_fit_data(labelled, dimension, scores)
-        proof = cross_validate(fit_data)
+        proof = fit_and_cross_validate(fit_data)
         proofs[name] = proof
         unscored_count = sum(rated) - proof.count
         if unscored_count:
@@ -119,16 +119,16 @@ def align(
     return result
 
 
-def _rated_dimensions(
+def _learnable_dimensions(
     rows: Sequence[LabelledDialogue],
     names: Sequence[str],
     judge_dimensions: Mapping[str, Dimension],
 ) -> dict[str, Dimension]:
-    """Returns a dimension for each label of ``names``, on the scale on which people rated.
+    """Returns label name -> dimension with the scale of the human labels, for each of ``names``.
 
     Args:
         rows: Labelled dialogues or turns.
-        judge_dimensions: The judge's dimensions by name.
+        judge_dimensions: Dimension name -> the judge's dimension.
 
     Raises:
         ConfigError: The labels are too few, all equal, or on different scales.
@@ -136,13 +136,13 @@ def _rated_dimensions(
     dimensions = {}
     for name in names:
         scored = judge_dimensions.get(name)
-        dimensions[name] = rated_dimension(rows, name, scored)
+        dimensions[name] = learnable_dimension(rows, name, scored)
     return dimensions
 
 
 def _with_shipped_judges(member: Member) -> dict[str, Member]:
-    """Returns judges by name: ``member`` as ``judge``, and the shipped judges whose scores a fit
-    may use too, such as ``length``."""
+    """Returns name -> judge whose scores a regression may use: ``member`` as ``judge``, and shipped
+    judges such as ``length``."""
     members = {"judge": member}
     for name in (BOXED, "repetition", "length"):
         if name != BOXED or member.judge.name != BOXED:
@@ -150,7 +150,7 @@ def _with_shipped_judges(member: Member) -> dict[str, Member]:
     return members
 
 
-def _load_judge(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
+def _load_as_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     if isinstance(judge, Judge):
         return Member("judge", judge)
     return load_member("judge", MemberConfig(path=str(judge), options=options))
@@ -177,12 +177,12 @@ def score_with_judges(
     """Scores the dialogues of ``rows`` with several judges.
 
     Args:
-        members: Judges by name. The one named ``judge`` is to be aligned.
-        dimensions: What ``judge`` scores. All other judges score ``overall``.
+        members: Name -> judge. The judge to align has the name ``judge``.
+        dimensions: Names of dimensions that ``judge`` scores. All other judges score ``overall``.
         folder: Where to store the judgements by ``judge``, so that a second run reuses them.
 
     Returns:
-        Scores [rows] on [0, 1] by ``JUDGE:DIMENSION``, such as ``length:overall``.
+        ``JUDGE:DIMENSION``, such as ``length:overall`` -> scores [rows] on [0, 1].
     """
     dialogues = [row.dialogue for row in rows]
     level: ScoreLevel = "dialogue"
@@ -214,8 +214,8 @@ def collect_fit_data(
 
     Args:
         rows: Labelled dialogues or turns.
-        dimension: The dimension of the labels, on people's scale.
-        scores: [rows] on [0, 1] by ``JUDGE:DIMENSION``, such as ``judge:overall``.
+        dimension: The dimension of the labels, with people's scale.
+        scores: ``JUDGE:DIMENSION``, such as ``judge:overall`` -> scores [rows] on [0, 1].
 
     Raises:
         CoverageError: Fewer than 20 rows have a label and all scores.
@@ -251,10 +251,10 @@ def collect_fit_data(
 def _find_judge_column(
     inputs: Sequence[str], name: str, scores: Floats, targets: Floats
 ) -> int:
-    """Returns the index in ``inputs`` of the judge's score that is fitted to the label ``name``.
+    """Returns the index in ``inputs`` of the judge's score to align with the label ``name``.
 
-    It is the score of the same name. Without one it is ``overall``, and without ``overall`` the
-    score that correlates most with the ratings.
+    The score of the same name is chosen. If there is none, ``overall`` is, and if that is missing,
+    the score that correlates most with the ratings.
 
     Args:
         inputs: Names of scores, such as ``judge:overall``.
@@ -273,11 +273,12 @@ def _find_judge_column(
 def _build_aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Builds the aligned judge from the fits in ``result``. None if no dimension is aligned.
+    """Builds the aligned judge from the regressions in ``result``. Returns None if no dimension is
+    aligned.
 
     Args:
-        members: Judges by name, whose scores the fits use.
-        keep_anyway: Whether to include dimensions whose fit is no better than the baselines.
+        members: Name -> judge whose scores the regressions use.
+        keep_anyway: Whether to include dimensions whose regression is no better than the baselines.
     """
     lines = {}
     names = {"judge"}

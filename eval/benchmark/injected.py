@@ -85,11 +85,15 @@ def injected_table(
 
 
 def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
-    """Returns one judge's metrics on one issue, in the order of INJECTED_COLUMNS.
+    """Returns one judge's metrics on one issue: F1, AUC and false alarms, each against unchanged
+    dialogues and against dialogues with harmless edits.
 
     Args:
-        rows: A table with the columns kind (``planted``, ``innocent`` or ``clean``), group (the
-            conversation) and score.
+        rows: A table with the columns kind (``planted``: issue injected, ``innocent``: harmless
+            edits, ``clean``: unchanged), group (the conversation) and score.
+
+    Returns:
+        Six estimates, in the order of INJECTED_COLUMNS.
     """
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
@@ -106,15 +110,26 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
 
 
 def share_clustered_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
-    """Returns the share of ones in ``values`` (0 or 1 for each of ``rows``), with an interval that
-    treats each conversation as one cluster."""
+    """Returns the share of ones in ``values``, with an interval that treats each conversation as
+    one cluster.
+
+    Args:
+        rows: A table whose column ``group`` names the conversation.
+        values: [rows] 0 or 1.
+    """
     numbers = values.to_numpy(float)
     return estimate_share(Sample(Values(numbers, EQUAL), rows.group.to_numpy(str)))
 
 
 def _f1_and_auc(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estimate]:
-    """Returns F1 and AUC for telling ``planted`` rows (with an issue) from ``contrasts``
-    (without)."""
+    """Returns F1 and AUC for telling dialogues with an issue from dialogues without, as
+    ``f1_present`` and ``auc`` -> estimate.
+
+    Args:
+        planted: A table of the dialogues with the issue: the columns score and group (the
+            conversation).
+        contrasts: A table of the dialogues without the issue, with the same columns.
+    """
     rows = pd.concat([planted, contrasts])
     labels = np.repeat([1.0, 0.0], [len(planted), len(contrasts)])
     scores = Values(rows.score.to_numpy(float), EQUAL)

@@ -140,7 +140,7 @@ def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Es
 
     Args:
         row: The result of the judge, with its coverage.
-        estimates: The judge's metrics by name.
+        estimates: Metric -> the judge's estimate.
     """
     if row.has_low_coverage:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
@@ -245,7 +245,8 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _metric_sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
-    """Returns CSV files of all metrics in full precision, over all rows and by language."""
+    """Returns name -> CSV file of all metrics in full precision: ``figures`` (over all languages)
+    and ``languages`` (by language)."""
     metric_lines: list[list[object]] = []
     language_lines: list[list[object]] = []
     for row in rows:
@@ -332,8 +333,8 @@ def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
 def _metric_chart(rows: Sequence[ResultRow]) -> Figure:
     """Returns a figure of the metric by which judges are ranked, with a row for each judge.
 
-    A line shows the human ceiling. A ring shows the judge's agreement with the same annotators as
-    the human ceiling.
+    A line shows the human ceiling (agreement of one annotator with the others). A ring shows the
+    judge's agreement with the same annotators.
     """
     metric = rows[0].headline
     ceiling = ceiling_of_set(rows, metric).value

@@ -47,8 +47,10 @@ def read_published() -> list[Published]:
     """Returns the correlations with people that papers report, from configs/published.yaml.
 
     Returns:
-        Mappings with the file's fields and four more: ``paper``, ``key`` (such as ``diet/fed``),
-            ``models`` (all names of the model), ``differs`` (how our method or data differs).
+        One mapping, field -> value, for each published correlation: the file's fields, such as
+            ``judge``, ``set``, ``dimension`` and ``spearman``, and four more: ``paper``, ``key``
+            (such as ``diet/fed``), ``models`` (all names of the model), ``differs`` (how our method
+            or data differs).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -150,8 +152,12 @@ def _differs_text(marks: Iterable[str]) -> str:
 def _matching_sets(
     config: BenchmarkConfig, published: Published
 ) -> Iterator[tuple[SetConfig, str]]:
-    """Yields the sets of ``config`` on which the paper computed the metric ``published``, each with
-    the set's name for the metric's dimension."""
+    """Yields each set of ``config`` that the paper's result is about, with the set's name for the
+    dimension.
+
+    Args:
+        published: A paper's result, as ``read_published`` returns it.
+    """
     for set_config in config.sets:
         is_turn_level = set_config.level != "dialogue"
         if set_config.published_as != published["set"]:
@@ -166,19 +172,25 @@ def _matching_sets(
 def _matching_judges(
     config: BenchmarkConfig, set_config: SetConfig, published: Published
 ) -> Iterator[tuple[str, str | None, list[str]]]:
-    """Yields the judges of ``config`` that use the same method as the metric ``published``.
+    """Yields the judges of ``config`` that use the method of a paper's result.
+
+    Args:
+        set_config: The set that the result is about.
+        published: A paper's result, as ``read_published`` returns it.
 
     Yields:
         The judge's name, its model (None if ``config`` does not state it), and keywords on what
             differs from the paper, such as ``prompt``.
     """
     other_rows = []
-    if _method_settings(set_config) not in _shipped_methods("sets", published["set"]):
+    if _comparable_settings(set_config) not in _shipped_settings(
+        "sets", published["set"]
+    ):
         other_rows = ["data"]
     for judge in config.judges:
         if judge.published_as == published["key"]:
             marks = [*published["differs"], *other_rows]
-            if _method_settings(judge) not in _shipped_methods(
+            if _comparable_settings(judge) not in _shipped_settings(
                 "judges", published["key"]
             ):
                 marks.append("settings")
@@ -190,10 +202,13 @@ def _matching_judges(
 
 
 def _is_by_model(published: Published, row: ResultRow, model: str | None) -> bool:
-    """Returns whether the judge of ``row`` uses the model of the metric ``published``.
+    """Returns whether a judge uses the same model as a paper's result.
 
     Args:
-        model: The judge's model as the config states it. None: the judge's signature names it.
+        published: A paper's result, as ``read_published`` returns it.
+        row: The result of the judge.
+        model: The judge's model as the config states it. None: take the model from the judge's
+            saved settings (``row.signature``).
     """
     ours = model or _model_of(row)
     return any(is_same_model(ours, name) for name in published["models"])
@@ -205,8 +220,8 @@ def _model_of(row: ResultRow) -> str:
 
 
 @cache
-def _shipped_methods(kind: str, name: str) -> list[object]:
-    """Returns the settings of all shipped judges or sets whose ``published_as`` is ``name``.
+def _shipped_settings(kind: str, name: str) -> list[object]:
+    """Returns the settings of each shipped judge or set whose ``published_as`` is ``name``.
 
     Args:
         kind: ``judges`` or ``sets``.
@@ -216,11 +231,11 @@ def _shipped_methods(kind: str, name: str) -> list[object]:
         config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")
         for part in getattr(config, kind):
             if part.published_as == name:
-                shipped.append(_method_settings(part))
+                shipped.append(_comparable_settings(part))
     return shipped
 
 
-def _method_settings(part: JudgeConfig | SetConfig) -> object:
+def _comparable_settings(part: JudgeConfig | SetConfig) -> object:
     """Returns the settings that make a result comparable with a paper's.
 
     Args:

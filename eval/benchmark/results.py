@@ -22,7 +22,7 @@ from medal_judges.eval.metaeval.metaeval import (
     ResultRow,
     SystemAgreement,
     evaluate,
-    measure_system_order,
+    measure_rank_agreement,
 )
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Table
@@ -117,7 +117,7 @@ def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
         rows,
         list(_facts(run, rows, command)),
         [table for table in [*further, *tables] if table.rows],
-        measure_system_order(evaluations),
+        measure_rank_agreement(evaluations),
     )
 
 

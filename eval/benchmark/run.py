@@ -96,7 +96,7 @@ def run_benchmark(
 
     Args:
         options: The command's options.
-        bar: Shows the progress of all judges.
+        bar: Shows how many dialogues are scored. None shows nothing.
     """
     config = _load_config(options)
     run = prepare_run(config)
@@ -193,8 +193,8 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Collects the judgements of every judge in ``run.set_judgements``: scores the sets, or reads
-    files of finished scores.
+    """Adds the judgements by every judge to ``run.set_judgements``. A judge scores the sets, or has
+    files of finished scores, which are read.
 
     If an optional judge is missing, a note says so.
 
@@ -311,11 +311,11 @@ def _choose_judge(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
 def _read_predictions(
     run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
 ) -> SetJudgements:
-    """Returns a judge's finished scores of a set, read from the file ``path``.
+    """Returns a judge's finished scores of the set ``set_name``, read from the file ``path``.
 
     Args:
-        run: Gets notes on scores of other chats.
-        config: The judge.
+        run: The loaded sets. Gets notes on scores whose dialogue has another text than in the set.
+        config: The judge, and its names for the set's dimensions.
 
     Raises:
         DataError: A score is outside its scale.
@@ -403,7 +403,11 @@ def read_metric_table(
 def _find_off_scale(
     judgements: Sequence[Judgement], scales: Mapping[str, Scale]
 ) -> Iterator[str]:
-    """Yields a message for each score of ``judgements`` outside the scale of its dimension."""
+    """Yields a message for each score of ``judgements`` outside the scale of its dimension.
+
+    Args:
+        scales: Dimension -> (lowest, highest) score.
+    """
     for judgement in judgements:
         for name, (low, high) in scales.items():
             score = judgement.scores.get(name)
@@ -422,7 +426,8 @@ def _match_dimensions(
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
 ) -> dict[str, str]:
-    """Maps each dimension of a set to the judge's name for it, if the judge scores it.
+    """Returns dimension of a set -> the judge's name for it, for the dimensions that the judge
+    scores.
 
     Args:
         run: Gets a note on dimensions that the judge does not score.

@@ -28,7 +28,7 @@ class BenchmarkSet:
         dimensions: Dimension of the set -> the judges' usual name for it.
         level: What is judged: the ``dialogue``, or its last ``turn``.
         left_out: Rows of the source that the set's settings exclude.
-        is_injected: Whether the rows were made by ``medal data plant``.
+        is_injected: Whether ``medal data plant`` made the rows by injecting issues into dialogues.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -188,7 +188,7 @@ def judgements_from_labels(
 
 
 def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
-    """Returns the labels that the model ``labeller`` gave to ``row``, by dimension.
+    """Returns dimension -> label that the model ``labeller`` gave to ``row``.
 
     Reads the row's fields ``machine_labels`` and ``earlier_labels`` (written by ``medal label``).
     """

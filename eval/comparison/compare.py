@@ -28,8 +28,8 @@ from medal_judges.eval.comparison.systems import (
 from medal_judges.eval.scores.bad import BadScores, bad_scores_by_name
 from medal_judges.eval.scores.labels import (
     MatchedLabels,
-    label_columns,
     match_labels,
+    mean_labels_by_dimension,
 )
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, stream_labelled
@@ -80,7 +80,7 @@ def compare(
     labels = None
     notes = [_ALONE]
     if options.human:
-        labels, notes = _read_labels(systems, options, reading)
+        labels, notes = _read_matched_labels(systems, options, reading)
     bad = bad_scores_by_name(options.bad, systems.dimensions)
     samples = _SystemComparer(systems, labels, options)
     results = []
@@ -150,7 +150,7 @@ def _sentences_on_missing(result: ComparedOn) -> list[str]:
     return [f"{result.dimension}: {note}" for note in notes]
 
 
-def _read_labels(
+def _read_matched_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[dict[str, Floats], list[str]]:
     """Reads the human labels, and returns the mean label of each dialogue on the judge's scale.
@@ -161,8 +161,8 @@ def _read_labels(
         reading: Counts unreadable rows.
 
     Returns:
-        Dimension -> mean labels [rows], NaN without a label. Then notes on labels of dialogues that
-            are not compared.
+        Dimension -> mean labels [rows], NaN without a label. Second, notes on labels of dialogues
+            that are not compared.
 
     Raises:
         MedalError: A label fits dialogues of two systems, or no label fits.
@@ -199,7 +199,7 @@ def _read_labels(
             hint="Give labels with the ids of the chats. If systems share ids, type: A=FILE",
         )
     size = len(systems.frame)
-    values = label_columns(matched, size, systems.dimensions, "the labels")
+    values = mean_labels_by_dimension(matched, size, systems.dimensions, "the labels")
     return values, matched.notes
 
 
@@ -227,10 +227,10 @@ class _SystemComparer:
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
 
-    def _split_by_system(
+    def _scored_rows_by_system(
         self, scores: Floats, people: Floats | None, tolerance: float
     ) -> dict[str, SystemRows]:
-        """Returns the scored rows of each system.
+        """Returns the name of each system -> its scored rows.
 
         Args:
             scores: [rows] scores, NaN if unscored.
@@ -256,7 +256,8 @@ class _SystemComparer:
 
         Args:
             scale: The dimension.
-            bad: A rule for bad scores: compares shares of bad scores. None compares mean scores.
+            bad: A limit, such as 1.5, that makes lower scores count as bad: compares the systems'
+                shares of bad scores. None compares mean scores.
         """
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)
@@ -267,7 +268,7 @@ class _SystemComparer:
             if people is not None:
                 people = bad.flags(people)
         span = dimension.low, dimension.high
-        by_system = self._split_by_system(scores, people, dimension.tolerance)
+        by_system = self._scored_rows_by_system(scores, people, dimension.tolerance)
         unscored: dict[str, int] = {}
         for name, count in self.systems.frame["system"].value_counts().items():
             unscored[name] = int(count)

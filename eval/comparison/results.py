@@ -28,16 +28,17 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """The mean score (or share of bad scores) of one system on one dimension.
+    """The mean score of one system on one dimension, or its share of bad scores (worse than a
+    limit).
 
     Attributes:
         n: The number of scored dialogues.
         unscored: The number of dialogues without a score.
         labelled: The number of scored dialogues with human labels.
-        judge: The judge's mean over all scored dialogues.
+        judge: The mean (or share) by the judge alone, over all scored dialogues.
         people: The mean human label over the labelled dialogues, None without labels.
-        corrected: The judge's mean over all scored dialogues, corrected by the human labels. None
-            without enough labels.
+        corrected: The mean (or share) over all scored dialogues, corrected by the human labels.
+            None without enough labels.
     """
 
     system: str
@@ -59,10 +60,10 @@ class PairResult:
     """The difference between two systems on one dimension.
 
     Attributes:
-        difference: The first system minus the second, by the judge alone and corrected with human
-            labels.
-        tested: The corrected difference, or without enough labels the judge's. Its p-value is
-            corrected by Holm.
+        difference: The mean of ``first`` minus the mean of ``second``, by the judge alone and
+            corrected with human labels.
+        tested: The difference that is reported: the corrected one, or without enough labels the
+            judge's. Its p-value is corrected by Holm's method.
     """
 
     first: str
@@ -96,7 +97,8 @@ class ComparedOn:
     """The comparison of all systems on one dimension.
 
     Attributes:
-        dimension: The dimension's name, or a rule for bad scores, such as ``overall below 1.5``.
+        dimension: The dimension's name. If shares of bad scores are compared, the limit too:
+            ``overall below 1.5``.
         good: Whether the ``low`` or the ``high`` end of the scale is good.
         systems: The mean of each system with scores, the best system first.
         pairs: The difference of each pair of systems.
@@ -105,7 +107,7 @@ class ComparedOn:
         is_share: Whether the means are shares of dialogues, on [0, 1].
         uncorrected: Why human labels do not correct the judge. Empty if they do, or without labels.
         missing: Names of systems without a score.
-        bad: The rule for bad scores if shares of bad scores are compared, otherwise None.
+        bad: The limit beyond which a score counts as bad. None if mean scores are compared.
     """
 
     dimension: str
@@ -121,8 +123,8 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored, such as ``overall`` for
-        ``overall below 1.5``."""
+        """Returns the name of the dimension that the judge scored: ``overall`` if shares of scores
+        in ``overall below 1.5`` are compared."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
@@ -200,8 +202,8 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns a phrase on how two systems were compared: ``paired, 40 contexts`` (on 40 contexts,
-    such as scenes, that both systems share)."""
+    """Returns a phrase on which dialogues of two systems were compared, such as ``paired, 40
+    contexts``: on 40 contexts (such as scenes) that both systems share."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -219,7 +221,8 @@ class SystemComparison:
 
     Attributes:
         systems: The names of the systems.
-        results: One entry for each dimension, and one for each rule for bad scores.
+        results: One entry for each dimension. With limits for bad scores, one more for each limit,
+            on the shares of bad scores.
         comparisons: The number of p-values of means that are corrected together by Holm's method.
         judge: The judge's name, version and settings as text.
         notes: Warnings, such as missing labels and scores.
@@ -241,7 +244,8 @@ class SystemComparison:
         return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
-        """Returns the comparison on ``dimension``, such as ``overall`` or ``overall below 1.5``.
+        """Returns the comparison on ``dimension``: a name such as ``overall``, or ``overall below
+        1.5`` for the share of bad scores.
 
         Raises:
             KeyError: The dimension was not compared.

@@ -14,7 +14,7 @@ from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.scores.bad import THRESHOLDS
 from medal_judges.eval.scores.columns import read_columns
-from medal_judges.eval.scores.scores import scales_and_scores
+from medal_judges.eval.scores.scores import dimensions_and_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
@@ -39,6 +39,8 @@ class CompareOptions(Config):
     check.
 
     Attributes:
+        bad: Limits beyond which a score counts as bad: with ``overall=1.5``, systems are also
+            compared on the share of scores below 1.5.
         reading: How to read chats and labels.
 
     >>> CompareOptions(files=["all.jsonl"], by="chatbot").min_coverage
@@ -116,14 +118,15 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """Returns the names of the columns to read: of the system, the context and the cluster."""
+        """Returns the names of the columns to read: of the system, of the context that systems
+        share (such as ``scene``), and of the cluster whose rows vary together (such as ``user``).
+        """
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns the file of each system by the system's name. A system without a name is named
-        after its file.
+        """Returns system -> its file. A system without a name is named after its file.
 
         Raises:
             MedalError: Two systems have the same name.
@@ -216,7 +219,7 @@ def read_or_score_systems(
             signature = replace(signature, data=None, dimension=None, seed=None)
             file_of_judge.setdefault(str(signature), path)
         if len(frame):
-            rows, scales = _system_rows(name, frame, dialogues, options)
+            rows, scales = _rows_and_dimensions(name, frame, dialogues, options)
             frames.append(rows)
             scales_by_file.append((str(path), list(scales.values())))
     _require_one_judge(file_of_judge, reading or ReadingReport())
@@ -232,7 +235,7 @@ def read_or_score_systems(
     for dimension in sorted(dimensions, key=lambda name: name != "overall"):
         scores[dimension] = table[_SCORE + dimension].to_numpy(np.float64)
     systems = Systems(table, next(iter(file_of_judge)), dimensions, scores, unnamed)
-    _require_two_systems(systems)
+    _require_comparable_systems(systems)
     return systems
 
 
@@ -271,13 +274,13 @@ def _score_chats(
     return read_frame(file)
 
 
-def _system_rows(
+def _rows_and_dimensions(
     system: str,
     frame: DataFrame,
     dialogues: list[Dialogue] | None,
     options: CompareOptions,
 ) -> tuple[DataFrame, dict[str, Dimension]]:
-    """Returns a table with one row for each dialogue of a system, and its dimensions by name.
+    """Returns a table with one row for each dialogue of a system, and dimension name -> dimension.
 
     Args:
         system: The name of the system.
@@ -285,7 +288,7 @@ def _system_rows(
         dialogues: The chats, for columns that ``frame`` lacks.
         options: The dimensions and columns to keep.
     """
-    dimensions, scores = scales_and_scores(frame, options.dimensions)
+    dimensions, scores = dimensions_and_scores(frame, options.dimensions)
     frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
     grouped = frame.groupby("id", sort=False)
     means = grouped[[_SCORE + name for name in scores]].mean().reset_index()
@@ -297,7 +300,7 @@ def _system_rows(
     return rows.merge(means, on="id"), dimensions
 
 
-def _require_two_systems(systems: Systems) -> None:
+def _require_comparable_systems(systems: Systems) -> None:
     count = len(systems.names)
     if not systems.dimensions:
         raise MedalError(

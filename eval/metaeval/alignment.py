@@ -28,8 +28,9 @@ class Aligned:
     both.
 
     Attributes:
-        facts: A table of each row's chatbot, group (its conversation), language, and whether its
-            label is a mean or vote of annotators. Its index is the row's position in the set.
+        facts: A table with the columns chatbot, group (the conversation), lang, and aggregated
+            (whether the label is a mean or vote of annotators). Its index is the row's position in
+            the set.
         ratings: [rows, annotators] human ratings, NaN if not given.
         people: [rows] mean human ratings.
         judge: [rows] the judge's scores.

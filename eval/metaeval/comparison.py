@@ -67,8 +67,8 @@ class JudgePair:
 
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
-    """Returns three tables of differences between judges: in correlation on graded dimensions, in
-    F1 on issues (binary dimensions), and McNemar's test on issues.
+    """Returns three tables of differences between judges: of correlations on graded dimensions, of
+    F1 on issues (binary dimensions), and of McNemar's test on issues.
 
     Args:
         evaluations: The results of all judges on all sets.

@@ -34,11 +34,11 @@ class LanguageResult:
 
     Attributes:
         n: The number of dialogues.
-        metrics: The judge's metrics by name, such as ``spearman``.
-        ceiling: The human ceiling: the agreement of one annotator with the others. Holds only the
-            metric by which judges are ranked.
-        like_for_like: The agreement of the judge with the same annotators as in ``ceiling``. Holds
-            only that metric, too.
+        metrics: Metric, such as ``spearman`` -> estimate.
+        ceiling: Metric -> human ceiling (agreement of one annotator with the others). Holds only
+            the metric by which judges are ranked.
+        like_for_like: Metric -> the judge's agreement with the same annotators as in ``ceiling``.
+            Holds only the same metric.
     """
 
     n: int
@@ -67,7 +67,8 @@ class ResultRow:
         ceiling_rows: The number of dialogues or turns with two ratings or more, from which
             ``ceiling`` is computed.
         languages: Language -> its metrics.
-        clusters: What the jackknife leaves out at a time for an interval, such as ``conversation``.
+        clusters: The groups of rows that are not independent in an interval, such as
+            ``conversation``.
         min_coverage: If the share ``scored / n`` is lower, pages show no metric.
     """
 
@@ -106,8 +107,12 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The results of a judge on a set and dimension, with the labels and scores they are computed
-    from."""
+    """The results of a judge on a set and dimension, and the data they are computed from.
+
+    Attributes:
+        row: The metrics.
+        aligned: The labels and scores.
+    """
 
     row: ResultRow
     aligned: Aligned
@@ -228,7 +233,7 @@ def _score_and_join(
     return join_rows(rows, judgements, scales)
 
 
-def measure_system_order(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
+def measure_rank_agreement(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
     """Measures how well each judge ranks chatbots, on each set and dimension with 3 chatbots or
     more.
 

@@ -107,13 +107,16 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
 def compute_metrics(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
-    """Returns the metrics of a judge by name.
+    """Measures the agreement of a judge with human labels.
 
     Args:
         aligned: The labels and scores.
         kind: The kind of the dimension, such as ``binary``.
         only: Names of metrics (default: all).
         intervals: Whether to compute confidence intervals.
+
+    Returns:
+        Metric -> estimate.
     """
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
@@ -140,10 +143,14 @@ def compute_metrics(
 
 
 def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
-    """Returns a function of row weights that computes the metrics ``names`` on ``aligned``.
+    """Returns a function that computes the metrics ``names`` on weighted rows.
 
     Args:
+        aligned: The labels and scores.
         kind: The kind of the dimension, such as ``binary``.
+
+    Returns:
+        A function from row weights [samples, rows] to metric -> values [samples].
     """
     people, judge = aligned.people, aligned.judge
     measures = {name: _MEASURES[name] for name in names if name in _MEASURES}
@@ -187,12 +194,15 @@ def not_classifiable_reason(score: Floats, ratings: Floats) -> str | None:
 
 
 def classification_statistic(score: Floats, ratings: Floats) -> Statistic:
-    """Returns a function of row weights that computes F1, precision, recall and accuracy, averaged
-    over annotators.
+    """Returns a function that computes F1, precision, recall and accuracy on weighted rows,
+    averaged over annotators.
 
     Args:
         score: [rows] probabilities of label 1. At least 0.5 counts as 1.
-        answers: [rows, annotators] labels 0 or 1 (or means of several people), NaN if not given.
+        ratings: [rows, annotators] labels 0 or 1 (or means of several people), NaN if not given.
+
+    Returns:
+        A function from row weights [samples, rows] to metric -> values [samples].
     """
     ratings = ratings[:, np.isfinite(ratings).any(axis=0)]
     is_answered = np.isfinite(ratings)
@@ -315,14 +325,17 @@ def ceiling_estimates(
     names: Sequence[str] = (),
     judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Returns by metric the agreement of one annotator (or of ``judge``) with the other annotators.
+    """Estimates the agreement of one annotator (or of ``judge``) with the other annotators.
 
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
-        clusters: The groups of rows that the jackknife leaves out.
+        clusters: Groups of rows, such as conversations. The jackknife leaves out one at a time.
         names: Names of metrics (default: all that have a ceiling).
         judge: [rows] scores that replace the annotator's ratings.
+
+    Returns:
+        Metric -> estimate.
     """
     names = names or ceiling_metrics(kind)
     statistic = ceiling_statistic(ratings, kind, judge, names)
@@ -342,8 +355,8 @@ def ceiling_statistic(
     judge: Values | None = None,
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
-    """Returns a function of row weights: the agreement of one annotator (or of ``judge``) with the
-    other annotators.
+    """Returns a function that computes on weighted rows how well one annotator (or ``judge``)
+    agrees with the other annotators.
 
     Correlations are with the mean rating of the other annotators. F1, precision, recall and
     accuracy are averaged over ordered pairs of annotators (MEDAL, Figure 5).
@@ -355,7 +368,8 @@ def ceiling_statistic(
         names: Names of correlations to compute.
 
     Returns:
-        The function. None if no two annotators can be compared.
+        A function from row weights [samples, rows] to metric -> values [samples]. None if no two
+            annotators can be compared.
     """
     if kind == "binary":
         parts = list(_statistics_by_pair(ratings.numbers, judge))
@@ -385,12 +399,16 @@ _RowsStatistic = tuple[npt.NDArray[np.intp], Statistic]
 def _statistics_by_pair(
     ratings: Floats, judge: Values | None
 ) -> Iterator[_RowsStatistic]:
-    """Yields for each ordered pair of annotators the indices of the rows that both rated, and a
-    function that computes how well the first agrees with the second.
+    """Yields a function for each ordered pair of annotators, which computes how well the first
+    agrees with the second.
 
     Args:
         ratings: [rows, annotators] labels 0 or 1, NaN if not given.
         judge: [rows] scores that replace the first annotator's ratings.
+
+    Yields:
+        The indices of the rows that both annotators rated, and a function from weights of these
+            rows [samples, rows] to metric -> values [samples].
     """
     is_answered = np.isfinite(ratings)
     for position, other_position in permutations(fullest_columns(ratings), 2):
@@ -406,13 +424,17 @@ def _statistics_by_pair(
 def _statistics_by_annotator(
     ratings: Values, judge: Values | None, names: Sequence[str]
 ) -> Iterator[_RowsStatistic]:
-    """Yields for each annotator the indices of the rows that others rated too, and a function that
-    computes the correlations with the mean rating of the other annotators.
+    """Yields a function for each annotator, which computes the correlations with the mean rating of
+    the other annotators.
 
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
         judge: [rows] scores that replace the annotator's ratings.
         names: Names of correlations to compute.
+
+    Yields:
+        The indices of the rows that other annotators rated too, and a function from weights of
+            these rows [samples, rows] to metric -> values [samples].
     """
     values = ratings.numbers
     for position in fullest_columns(values):

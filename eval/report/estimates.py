@@ -47,9 +47,9 @@ class GroupResult:
         name: The group or period, such as ``v2`` or ``2026-03``.
         rows: The number of rows (dialogues or judged turns) in the group.
         by_judge: Dimension -> estimate from the judge's scores alone.
-        corrected: Dimension -> estimate that human labels correct.
+        corrected: Dimension -> estimate from the judge's scores, corrected by human labels.
         differences: Dimension -> the group's estimate minus the estimate of all other rows, with
-            p-values corrected by Holm.
+            p-values corrected by Holm's method.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ReportEstimates:
     Attributes:
         total: The estimates of all rows together.
         counts: Dimension -> the number of scored rows.
-        groups: Column -> the estimates of each of its values, the most frequent value first:
+        groups: Column -> one result for each of its values, the most frequent value first:
             ``{"version": [v2, v1]}``.
         periods: The estimates of each period in order, from the judge's scores alone.
     """
@@ -89,8 +89,12 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Returns the estimates of all rows, of each period, and of the groups in each column of
-    ``by``."""
+    """Returns the estimates of all rows, of each period, and of groups.
+
+    Args:
+        scores: The judgements of the chats.
+        by: Names of columns, such as ``version``. Rows with the same value are a group.
+    """
     counts = {}
     for name, column in scores.scores.items():
         counts[name] = int(np.isfinite(column).sum())
@@ -119,8 +123,8 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the judge's mean score on the dimension ``name``. For an issue, the share of rows
-    that have it.
+    """Estimates the mean score on the dimension ``name`` by the judge alone. For an issue, the
+    share of rows that have it.
 
     Args:
         rows: A mask [rows] of the rows to use. Unscored rows are left out.
@@ -146,8 +150,8 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the mean human label of the dimension ``name`` (for an issue, its share), estimated
-    from the scores of all rows and the labels of some.
+    """Estimates the mean human label of the dimension ``name``, from the scores of all rows and the
+    labels of some. For an issue, the share of rows that have it.
 
     Args:
         rows: A mask [rows] of the rows to use. Unscored rows are left out.
@@ -167,7 +171,8 @@ def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
-    """Returns the selected values of the dimension ``name``, with their clusters.
+    """Returns the selected values of the dimension ``name``, with the cluster of each (such as its
+    dialogue).
 
     Args:
         numbers: [rows] values.
@@ -180,8 +185,8 @@ def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
 
 
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
-    """Returns the scores and human labels of the dimension ``name``. Scores of issues are
-    probabilities.
+    """Returns the scores, human labels and clusters of rows on the dimension ``name``. Scores of an
+    issue are its probabilities.
 
     Args:
         rows: A mask [rows] of the rows to use, which must all have a score.
@@ -193,7 +198,7 @@ def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
 
 def _estimate_groups(scores: Scores, column: str) -> list[GroupResult]:
     """Returns the estimates of each value of ``column``, the most frequent value first."""
-    members = _rows_by_value(scores, column)
+    members = _masks_of_groups(scores, column)
     is_read = scores.comparable_rows(column)
     tested = [group for group, rows in members.items() if (rows & is_read).any()]
     is_one_question = len(tested) == 2  # each group is the rest of the other
@@ -218,9 +223,9 @@ def _estimate_groups(scores: Scores, column: str) -> list[GroupResult]:
     return groups
 
 
-def _rows_by_value(scores: Scores, column: str) -> dict[str, Mask]:
-    """Returns a mask [rows] for each value of ``column``, the most frequent first. After 50 values,
-    all rarer ones are merged into a last mask."""
+def _masks_of_groups(scores: Scores, column: str) -> dict[str, Mask]:
+    """Returns value of ``column`` -> mask [rows], the most frequent value first. After 50 values,
+    all rarer ones are merged into a last group."""
     values = scores.columns[column]
     names = list(values.value_counts().index)
     members = {}
@@ -240,7 +245,8 @@ def _group_difference(
     Args:
         name: The dimension.
         rows: A mask [rows] of the group.
-        is_read: A mask [rows] of the rows that may be compared, from ``Scores.comparable_rows``.
+        is_read: A mask [rows] of the rows that may be compared. Rows without a value of the column,
+            or in a language that the judge does not read, are not.
     """
     numbers = scores.values(name)
     scored = np.isfinite(numbers) & is_read
@@ -285,7 +291,7 @@ def decide_gates(
 
     Args:
         scores: The judgements of the chats.
-        estimates: Dimension -> its estimate with interval.
+        estimates: Dimension -> estimate with interval.
         min_coverage: The share of rows that must be scored, on [0, 1].
 
     Raises:

@@ -55,6 +55,8 @@ class ReportOptions(Config):
     and the files to write.
 
     Attributes:
+        bad: Limits beyond which a score counts as bad: with ``overall=1.5``, the report also has
+            the share of scores below 1.5.
         reading: How to read the chats and labels.
     """
 

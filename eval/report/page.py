@@ -203,8 +203,8 @@ def _report_picture(scores: Scores, estimates: ReportEstimates) -> Figure:
 
 
 def _distribution_bars(scores: Scores, name: str) -> Bars:
-    """Returns a histogram of the scores on the dimension ``name``: the share of rows at each score
-    level, or in each bin of a finer scale."""
+    """Returns a histogram of the scores on the dimension ``name``: the share of rows at each point
+    of a scale such as 1 to 5, or in 8 bins of a continuous scale."""
     dimension = scores.dimensions[name]
     numbers = scores.scores[name]
     numbers = numbers[np.isfinite(numbers)]
@@ -224,8 +224,9 @@ def _distribution_bars(scores: Scores, name: str) -> Bars:
 def _interval_panel(
     scores: Scores, parts: Sequence[GroupResult], name: str
 ) -> Intervals:
-    """Returns a panel with the estimate of the dimension ``name`` in each of ``parts``."""
-    _, estimates = _unit_and_estimates(scores, parts, name)
+    """Returns a chart of the dimension ``name``: the estimate with its interval in each of
+    ``parts`` (groups)."""
+    _, estimates = _axis_label_and_estimates(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, axis_range(estimates))
 
@@ -233,8 +234,8 @@ def _interval_panel(
 def _timeline_panel(
     scores: Scores, periods: Sequence[GroupResult], name: str
 ) -> Series:
-    """Returns a panel with the estimate of the dimension ``name`` in each of ``periods``."""
-    label, estimates = _unit_and_estimates(scores, periods, name)
+    """Returns a chart of the dimension ``name`` over time: the estimate in each of ``periods``."""
+    label, estimates = _axis_label_and_estimates(scores, periods, name)
     low, high = axis_range(estimates)
     dimension = scores.dimensions[name]
     factor = 100.0 if scores.is_share(name) else 1.0
@@ -242,11 +243,11 @@ def _timeline_panel(
     return Series(name, [period.name for period in periods], estimates, span, label)
 
 
-def _unit_and_estimates(
+def _axis_label_and_estimates(
     scores: Scores, parts: Sequence[GroupResult], name: str
 ) -> tuple[str, list[Estimate]]:
-    """Returns the unit of the dimension ``name``, such as ``mean``, and its estimate in each of
-    ``parts`` (groups or periods). Shares are in percent."""
+    """Returns the label of the axis for the dimension ``name``, such as ``mean``, and the estimate
+    in each of ``parts`` (groups or periods). Shares are in percent."""
     estimates = [part.best_estimate(name) for part in parts]
     if not scores.is_share(name):
         return "mean", estimates

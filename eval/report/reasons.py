@@ -55,8 +55,8 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat has its score: the judge's explanation. Without one, the turn feature that
-    lowered the score most.
+    """Returns why a chat has its score: the judge's explanation. If there is none, the property of
+    a turn (such as few words) that lowered the score most.
 
     Args:
         judgement: The judgement of the chat.
@@ -87,10 +87,10 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
 
 
 def _feature_phrase(cause: Cause, turn: int, turn_count: int) -> str:
-    """Returns a phrase for the turn feature ``cause`` that lowered a score, such as ``says
-    little``.
+    """Returns a phrase for the property of a turn that lowered a score, such as ``says little``.
 
     Args:
+        cause: The property: its name, its value in the turn and its usual value.
         turn: The index of the turn.
         turn_count: The number of turns in the chat.
     """

@@ -23,7 +23,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     """Returns the names of all dimensions in the order of a report: ``overall``, other graded
-    dimensions, shares of bad scores, then issues, the most frequent first."""
+    dimensions, shares of bad scores (``overall below 1.5``), then issues, the most frequent first.
+    """
     total = estimates.total
     issues = sorted(
         scores.issue_names, key=lambda name: -(total.best_estimate(name).value or 0.0)
@@ -40,8 +41,8 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
-    """Returns a table with a row for each dimension and its estimate. If human labels correct
-    estimates, a column has the judge's uncorrected ones."""
+    """Returns a table with a row for each dimension and its estimate. If human labels correct the
+    estimates, another column has the uncorrected estimates by the judge."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -66,7 +67,7 @@ def group_table(
     has_p: bool = True,
 ) -> Table:
     """Returns a table with a row for each group or period: its estimate of the first dimension, and
-    shares of bad scores.
+    its share of bad scores where a limit such as ``overall=1.5`` is set.
 
     Args:
         scores: The judgements of the chats.

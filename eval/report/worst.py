@@ -147,7 +147,8 @@ def collect_worst_chats(
 def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
     """Chooses ``count`` of ``chats``, of which at most 40% have the same reason.
 
-    The limit does not hold for reasons that say little, or if too few chats are left.
+    The limit does not hold for reasons that name no property of a turn, or if too few chats are
+    left.
     """
     sizes: Counter[str] = Counter()
     order = []
@@ -165,7 +166,7 @@ def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstCha
 def _read_turns(
     judgement_of: dict[int, Judgement], dialogues: Iterable[Dialogue]
 ) -> dict[int, Turns]:
-    """Returns (role, text) pairs of the turns of each judged chat, by its row.
+    """Returns row -> (role, text) pairs of the turns of its chat.
 
     Args:
         judgement_of: Row -> judgement.
@@ -195,7 +196,8 @@ def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]
 
 
 def worst_sheet(scores: Scores, chats: Sequence[WorstChat]) -> Sheet:
-    """Returns the columns and rows of worst.csv, with a row for each of ``chats``."""
+    """Returns the columns and rows of worst.csv: for each of ``chats`` its score, its columns (such
+    as ``version``), and the turn that lowered the score most."""
     names = [name for name in scores.columns if name != "has_chat"]
     columns = ["id", "judged_turn", "dimension", "score", "low", "high", *names]
     rows = []

@@ -24,20 +24,26 @@ THRESHOLDS: tuple[str, ...] = option(
 
 @dataclass(frozen=True, slots=True)
 class BadScores:
-    """A rule for bad scores: scores on ``scale`` that are worse than ``threshold``."""
+    """A limit that splits scores into good and bad: ``overall below 1.5`` counts scores below 1.5
+    as bad.
+
+    Attributes:
+        scale: The dimension of the scores. If low scores are good, scores above the limit are bad.
+        threshold: The limit, such as 1.5.
+    """
 
     scale: Dimension
     threshold: float
 
     @property
     def name(self) -> str:
-        """Returns the rule in words, such as ``overall below 1.5``."""
+        """Returns the limit in words, such as ``overall below 1.5``."""
         side = {"high": "below", "low": "above"}[self.scale.good]
         return f"{self.scale.name} {side} {self.threshold:g}"
 
     @property
     def dimension(self) -> Dimension:
-        """Returns a binary dimension whose value 1 means that a score is bad."""
+        """Returns a binary dimension with the value 1 for a bad score and 0 for any other score."""
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
@@ -51,11 +57,14 @@ class BadScores:
 def bad_scores_by_name(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Parses rules for bad scores, and returns them by names such as ``overall below 1.5``.
+    """Parses limits such as ``overall=1.5``, beyond which a score counts as bad.
 
     Args:
-        thresholds: Rules as the user types them, such as ``overall=1.5``.
+        thresholds: Limits as the user types them.
         scales: Dimension name -> the judge's dimension.
+
+    Returns:
+        Limit in words, such as ``overall below 1.5`` -> limit.
 
     Raises:
         ConfigError: A dimension is unknown, or no score on its scale would be bad.

@@ -69,7 +69,7 @@ def read_columns(
         columns["has_chat"] = joined["has_chat"].notna()
     for name in names:
         if len(frame) and columns[name].isna().all():
-            _refuse_empty_column(name, available)
+            _raise_for_empty_column(name, available)
     return columns
 
 
@@ -79,10 +79,12 @@ def _columns_of_chats(
     dialogues: Iterable[Dialogue],
     available: dict[str, None],
 ) -> DataFrame:
-    """Returns the columns ``names`` of the ``dialogues`` that have a row in ``frame``.
+    """Returns a table of the ``dialogues`` that have a row in ``frame``: key (the id), has_chat
+    (true), and the columns ``names`` as text.
 
     Args:
-        available: Names of existing columns, for error messages. The dialogues' are added.
+        frame: A table of judgements.
+        available: Names of existing columns, for error messages. The dialogues' columns are added.
 
     Raises:
         ConfigError: None of ``dialogues`` has a row.
@@ -107,7 +109,7 @@ def _columns_of_chats(
     return pandas.DataFrame(rows, columns=["key", "has_chat", *names], dtype=object)
 
 
-def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
+def _raise_for_empty_column(name: str, available: Iterable[str]) -> None:
     names = [column for column in available if column != name]
     raise ConfigError(
         f"no column {name!r} with a value in the scores or the chats",

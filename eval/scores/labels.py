@@ -32,7 +32,7 @@ class MatchedLabels:
     """Human labels, matched with rows of a table of scores.
 
     Attributes:
-        rows: Each labelled dialogue, with the indices of the scores that it belongs to.
+        rows: (labelled dialogue, indices of the rows that it belongs to) pairs.
         notes: Sentences on how many labels belong to no score.
     """
 
@@ -83,10 +83,10 @@ def match_labels(
     return MatchedLabels(rows, notes)
 
 
-def label_columns(
+def mean_labels_by_dimension(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns the mean human label of each score by dimension, [size] on the judge's scale, NaN
+    """Returns dimension -> mean human labels [size] on the judge's scale, one for each score, NaN
     without a label.
 
     Args:
@@ -145,7 +145,9 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
             "none of its rows is among the scores",
             hint="Give labels with the id, and for a judge of turns the turn, of scored rows",
         )
-    scores.people = label_columns(matched, scores.rows, scores.dimensions, file)
+    scores.people = mean_labels_by_dimension(
+        matched, scores.rows, scores.dimensions, file
+    )
     count = sum(len(rows) for _, rows in matched.rows)
     scores.notes += matched.notes
     scores.notes.append(

@@ -43,19 +43,20 @@ class Scores:
 
     Attributes:
         frame: The table of judgements. All arrays have the same rows.
-        dimensions: Dimension name -> dimension. A rule for bad scores is a binary dimension, such
-            as ``overall below 1.5``.
+        dimensions: Dimension name -> dimension. A limit for bad scores adds a binary dimension,
+            such as ``overall below 1.5``.
         scores: Dimension name -> scores [rows], NaN if unscored.
         clusters: [rows] index of each row's cluster. Rows of one cluster are not independent.
         cluster_name: What a cluster is, such as ``dialogue`` or ``user``.
-        columns: A table of columns of the chats, such as ``version``, as text.
+        columns: A table [rows] of the chats' data to compare or group by, as text, such as the
+            columns ``version`` and ``user``.
         period_of: The period of each row, such as ``2026-03``. None without periods.
         periods: The names of all periods in order.
         notes: Warnings about missing rows and labels.
         skipped: The number of unreadable lines of the input.
         people: Dimension name -> mean human labels [rows] on the judge's scale, NaN without a
             label.
-        bad: Name such as ``overall below 1.5`` -> rule for bad scores.
+        bad: Name such as ``overall below 1.5`` -> the limit beyond which scores are bad.
     """
 
     frame: DataFrame
@@ -89,7 +90,8 @@ class Scores:
 
     @property
     def signatures(self) -> dict[str, int]:
-        """Returns the number of rows by signature (the judge's name and settings as text)."""
+        """Returns the judge's name, version and settings as text -> the number of rows. Versions
+        may differ."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
@@ -102,8 +104,8 @@ class Scores:
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored, without the rules for bad
-        scores."""
+        """Returns the names of the dimensions that the judge scored, without those that limits for
+        bad scores add."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -150,8 +152,8 @@ class Scores:
         return np.asarray(is_read)
 
     def add_bad_scores(self, thresholds: Sequence[str]) -> None:
-        """Adds a binary dimension for each of ``thresholds``, such as ``overall=1.5``. Its value is
-        1 where a score is bad.
+        """Adds a binary dimension for each of ``thresholds``: with ``overall=1.5``, its value is 1
+        where the score is below 1.5.
 
         Human labels get the same dimension.
         """
@@ -202,7 +204,7 @@ def scores_from_frame(
     if over is not None:
         names[over[0]] = None
     columns = read_columns(frame, list(names), dialogues)
-    scales, scores = scales_and_scores(frame, dimensions)
+    scales, scores = dimensions_and_scores(frame, dimensions)
     clusters = frame["id"].factorize()[0]
     if cluster is not None:
         # A row without a value is its own cluster.
@@ -230,12 +232,13 @@ def scores_from_frame(
     return loaded
 
 
-def scales_and_scores(
+def dimensions_and_scores(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns the dimensions of a table of judgements by name, and the scores [rows] by name.
+    """Returns dimension name -> dimension, and dimension name -> scores [rows] (NaN if unscored),
+    from a table of judgements.
 
-    NaN is an unscored row. A dimension without any score is left out.
+    A dimension without any score is left out.
 
     Args:
         frame: A table of judgements.

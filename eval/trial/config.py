@@ -32,8 +32,8 @@ class TrialConfig(Config):
         languages: Languages of the shipped conversations, which are used only without a file.
         max_turns: The maximum number of turns of a dialogue from ``chitchat:test``.
         per_check: The maximum number of dialogues to edit for one check.
-        checks: Names of checks, such as ``lower_case``, or of their groups, such as ``attack``
-            (empty: all).
+        checks: Names of checks (edits whose effect on the score is tested), such as ``lower_case``,
+            or of their groups, such as ``attack`` (empty: all).
         texts: A YAML file of further texts to insert, in the form of configs/trial/texts.yaml.
     """
 

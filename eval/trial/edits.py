@@ -43,7 +43,7 @@ class Edit:
     """An edit of dialogues, and the effect that it should have on their scores.
 
     Attributes:
-        name: The name of the check, such as ``lower_case``.
+        name: The name of the edit, such as ``lower_case``.
         group: How the score should react. ``same``: not change. ``no_gain``: not rise.
             ``must_fall``: fall. ``attack``: not change in the direction ``harm``.
         description: What is changed, in a sentence.
@@ -183,7 +183,8 @@ class TextInsertion(Config):
         hidden: How the text is hidden from a reader. ``none``: visible. ``zero_width``: invisible
             characters between letters. ``look_alike``: Cyrillic or Greek letters. ``tags``:
             invisible characters.
-        texts: The texts to draw from, each by language: ``{en: "Thank you.", de: "Danke."}``.
+        texts: The texts to draw from. Each is a mapping, language -> text: ``{en: "Thank you.", de:
+            "Danke."}``.
     """
 
     group: Literal["same", "no_gain", "attack"]
@@ -292,10 +293,10 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
         ConfigError: A check is unknown, or two edits have the same name.
     """
     edits: dict[str, Edit] = {}
-    for edit in (*_surface_edits(), *_text_edits("trial/texts")):
+    for edit in (*_surface_edits(), *_read_text_edits("trial/texts")):
         edits[edit.name] = edit
     if config.texts is not None:
-        for edit in _text_edits(config.texts):
+        for edit in _read_text_edits(config.texts):
             if edit.name in edits:
                 raise ConfigError(f"two edits are called {edit.name!r}. Rename one")
             edits[edit.name] = edit
@@ -327,7 +328,7 @@ def _surface_edits() -> Iterator[Edit]:
             yield Edit(name, group, str(change.__doc__), make)
 
 
-def _text_edits(path: str) -> Iterator[Edit]:
+def _read_text_edits(path: str) -> Iterator[Edit]:
     """Yields one edit for each entry of the YAML file ``path``, such as ``trial/texts``.
 
     Raises:

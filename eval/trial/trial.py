@@ -242,7 +242,8 @@ def _choose_rows(
 
 @lru_cache(maxsize=1)
 def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
-    """Returns the conversations of configs/trial/dialogues.yaml, by name and language."""
+    """Returns name -> language -> dialogue, for the conversations of
+    configs/trial/dialogues.yaml."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
     for entry in parse_yaml(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from medal_judges import Judge, align
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align.proof import Fit, FitData, cross_validate
+from medal_judges.eval.align.proof import Fit, FitData, fit_and_cross_validate
 from medal_judges.reading.dialogues import read_labelled
 
 # (number of the chat, words of its answer) -> cell
@@ -164,15 +164,15 @@ def test_only_a_fall_beyond_chance_is_one(
     rng = np.random.default_rng(3)
     y, errors = rng.random((2, 40))
     judge = 0.5 + 0.5 * (sign * (y - 0.5) + noise * (errors - 0.5)) / (1 + noise)
-    assert cross_validate(fit_data(judge, y)).is_reversed == is_reversed
+    assert fit_and_cross_validate(fit_data(judge, y)).is_reversed == is_reversed
 
 
 def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong() -> None:
     """Any constant is nearer than the judge, which says 1 of all."""
     rng = np.random.default_rng(1)
     y = rng.choice([0.0, 0.25], 60)
-    result = cross_validate(fit_data(0.95 + 0.05 * rng.random(60), y))
-    level = result.line_of("judge as it is").gain
+    result = fit_and_cross_validate(fit_data(0.95 + 0.05 * rng.random(60), y))
+    level = result.agreement_of("judge as it is").gain
     assert not result.improves and level is not None and (level.low or 0) > 0
     assert "a line or a constant corrects it" in " ".join(result.note_sentences())
 

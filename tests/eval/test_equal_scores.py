@@ -11,7 +11,7 @@ from medal_judges.eval.metaeval.alignment import join_rows
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
     evaluate,
-    measure_system_order,
+    measure_rank_agreement,
 )
 from medal_judges.eval.report.estimates import compute_estimates, decide_gates
 from medal_judges.eval.report.options import Gate
@@ -90,7 +90,7 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
                     assert figure == others[metric], metric
         if name == "overall":
             accuracies = [
-                measure_system_order([run])[0].pairwise_accuracy for run in runs
+                measure_rank_agreement([run])[0].pairwise_accuracy for run in runs
             ]
             assert accuracies[0] == accuracies[1]
         cases += runs

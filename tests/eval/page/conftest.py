@@ -11,7 +11,7 @@ from medal_judges.eval.metaeval.comparison import comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
     JudgedRows,
     evaluate,
-    measure_system_order,
+    measure_rank_agreement,
 )
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -65,7 +65,7 @@ def benchmark_record() -> Benchmark:
         [one.row for one in made],
         [("Command", "medal benchmark")],
         comparison_tables(made),
-        measure_system_order(made),
+        measure_rank_agreement(made),
     )
 
 

@@ -168,9 +168,8 @@ def distinct(count: int) -> tuple[int, int]:
     )
     asking = 0
     for talk in talks:
-        prompts = [
-            llm.template.prefix(r.messages, "assistant") for r in questions(llm, [talk])
-        ]
+        asked = questions(llm, [talk])
+        prompts = [llm.template.prefix_ids(r.messages, "assistant") for r in asked]
         asking += build_tree(
             [TokenSequence(tuple(p), len(p) - 1) for p in prompts]
         ).size

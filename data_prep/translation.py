@@ -23,7 +23,7 @@ from medal_judges.data_prep.jobs import (
     path_beside,
 )
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.llm.protocol import ChatRequest, closed_schema
+from medal_judges.models.llm.protocol import ChatRequest, strict_object_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import parse_json, without_thinking
 from medal_judges.models.prompted.prompt import load_prompt
@@ -276,7 +276,7 @@ class TranslationRunner(JobRunner[Translation]):
         again = []
         if job.reason is not None:
             again.append({"reason": job.reason})
-        schema = closed_schema({key: {"type": "string"} for key in job.turns})
+        schema = strict_object_schema({key: {"type": "string"} for key in job.turns})
         return ChatRequest(
             tuple(self.prompt.messages(values, again=again)),
             max_tokens=self.config.max_tokens,

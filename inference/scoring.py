@@ -31,7 +31,7 @@ from medal_judges.models.base.judge import (
     truncation_warning,
 )
 from medal_judges.models.batching import chunks
-from medal_judges.models.llm.cost import total_usage, usage_text
+from medal_judges.models.llm.cost import sum_usage_records, usage_text
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
@@ -485,7 +485,7 @@ class _ScoringRun:
             if "lang" in meta and judgement.detected_language is not None:
                 meta = {**meta, "lang": judgement.detected_language}
             judgement = replace(judgement, meta=meta, input=noted.input)
-            self.report.usage = total_usage([self.report.usage, judgement.usage])
+            self.report.usage = sum_usage_records([self.report.usage, judgement.usage])
             self._add(judgement, judgement.to_record(judgement.dimensions))
             noted.left -= 1
             if not noted.left:

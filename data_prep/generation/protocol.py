@@ -18,7 +18,7 @@ from pydantic import Field, StringConstraints, model_validator
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import ChatRequest, Message, closed_schema
+from medal_judges.models.llm.protocol import ChatRequest, Message, strict_object_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import without_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
@@ -66,7 +66,7 @@ _PROMPTS: dict[str, set[str]] = {
     "check": _CONTEXT | {"dialogue", "message"},
     "reply": set(),
 }
-_VERDICT_SCHEMA = closed_schema(
+_VERDICT_SCHEMA = strict_object_schema(
     {"verdict": {"enum": ["Yes", "No"]}, "reason": {"type": "string", "maxLength": 120}}
 )
 

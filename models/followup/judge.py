@@ -27,7 +27,7 @@ from medal_judges.models.base.judge import (
     as_judgement,
 )
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
-from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
+from medal_judges.models.llm.cost import Usage, sum_usage_records, sum_usages
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -38,12 +38,12 @@ from medal_judges.models.llm.protocol import (
     Message,
     chat_messages,
     failed_completion,
-    first_kept_message,
+    first_kept_index,
     likelihood_usage,
     score_groups,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import UnreadError, answer_start, quote
+from medal_judges.models.prompted.answers import UnreadError, answer_start, snippet
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, make_details
@@ -248,9 +248,9 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     numbers = set(map(int, re.findall(r"\d{1,3}", text)))
     has_words = re.search(r"[^\W\d_]", re.sub(r"\band\b", "", text))
     if has_words or not numbers or _RANGE.search(text):
-        raise UnreadError(f"no list of numbers: {quote(text)}")
+        raise UnreadError(f"no list of numbers: {snippet(text)}")
     if not numbers <= set(range(1, len(options) + 1)):
-        raise UnreadError(f"no numbers of options: {quote(text)}")
+        raise UnreadError(f"no numbers of options: {snippet(text)}")
     return {number - 1 for number in numbers}
 
 
@@ -411,7 +411,7 @@ class FollowUpJudge(Judge):
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
             messages = chat_messages(request.dialogue)
-            start = first_kept_message(messages, self.llm, self.budget)
+            start = first_kept_index(messages, self.llm, self.budget)
             request.payload = view = _View(start, messages[start:])
             request.tokens = self.llm.count_tokens(view.messages)
             request.truncated_turns = start
@@ -445,7 +445,7 @@ class FollowUpJudge(Judge):
             if view.selection is not None:
                 judgement = replace(
                     judgement,
-                    usage=total_usage([view.selection.usage, judgement.usage]),
+                    usage=sum_usage_records([view.selection.usage, judgement.usage]),
                     transient=view.selection.transient,
                 )
             judgements.append(judgement)

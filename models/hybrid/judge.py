@@ -28,7 +28,7 @@ from medal_judges.models.base.saving import (
     save_judge,
     write_config,
 )
-from medal_judges.models.llm.cost import total_usage
+from medal_judges.models.llm.cost import sum_usage_records
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
@@ -461,7 +461,7 @@ class HybridJudge(Judge):
         return as_judgement(
             results,
             explanation="; ".join(notes) or None,
-            usage=total_usage(judgement.usage for judgement in judgements),
+            usage=sum_usage_records(judgement.usage for judgement in judgements),
             transient=any(judgement.transient for judgement in judgements),
             left_out_turns=max((j.left_out_turns for j in judgements), default=0),
             shortened_turns=max((j.shortened_turns for j in judgements), default=0),

@@ -24,8 +24,8 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the key of an answer in the cache: a hash of the name ``model`` and of
-    ``request``."""
+    """Returns the cache key of the answer of ``model`` (its name) to ``request``: a hash of
+    both."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -47,8 +47,12 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns {key: answer} for each of ``keys`` that is in the cache. Raises SourceError if
-        the file cannot be read."""
+        """Returns the cached answers: key -> answer. A key of ``keys`` without an answer is
+        missing.
+
+        Raises:
+            SourceError: The file cannot be read.
+        """
         answers = {}
         try:
             with closing(self._open()) as database:
@@ -62,9 +66,12 @@ class AnswerCache:
             raise self._error(error) from error
         return answers
 
-    def save(self, key: str, answer: Completion) -> None:
-        """Saves ``answer`` under ``key``, unless it is a failed answer. Raises SourceError if the
-        file cannot be written."""
+    def save_unfailed(self, key: str, answer: Completion) -> None:
+        """Saves ``answer`` under ``key``, unless it is a failed answer.
+
+        Raises:
+            SourceError: The file cannot be written.
+        """
         if answer.failed:
             return
         try:

@@ -42,11 +42,11 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """A chat and the text after it as token ids.
+    """The token ids of a chat and of the text after it whose likelihood is computed.
 
     Attributes:
         ids: All token ids, in order.
-        start: The index of the first token to score, at least 1.
+        start: The index of the first token whose log-probability is computed, at least 1.
     """
 
     ids: tuple[int, ...]
@@ -59,8 +59,9 @@ class ChatTemplate:
     Attributes:
         tokenizer: A tokenizer of transformers.
         source: The Jinja text of the template, or None if the tokenizer has none.
-        system: ``native`` if the template renders system messages, ``folded`` if they are joined to
-            the first user turn, ``transcript`` if there is no template.
+        system: How system messages are shown. ``native``: by the template. ``folded``: at the
+            beginning of the first user turn. ``transcript``: there is no template, so a chat is
+            rendered as lines such as ``User: Hi``.
         alternates: Whether the template requires that user and assistant alternate.
     """
 
@@ -89,11 +90,11 @@ class ChatTemplate:
             self._bos = tokenizer.bos_token_id
         self._around = lru_cache(maxsize=4096)(self._render_around)
         self._head = lru_cache(maxsize=4096)(self._encode_with_bos)
-        self._parted = lru_cache(maxsize=4096)(self._split_at_special)
+        self._parted = lru_cache(maxsize=4096)(self._encode_up_to_special)
 
     def identity(self) -> dict[str, str]:
-        """Returns the template's hash and its treatment of roles, such as ``{"template": HASH,
-        "system": "native", "turns": "alternating"}``."""
+        """Returns what distinguishes this template: its hash and how it shows roles, such as
+        ``{"template": HASH, "system": "native", "turns": "alternating"}``."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -102,7 +103,7 @@ class ChatTemplate:
 
     # -- prompts --------------------------------------------------------------------------------
 
-    def prefix(
+    def prefix_ids(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
         """Returns the token ids of a chat up to the beginning of its next turn, with the header of
@@ -137,15 +138,16 @@ class ChatTemplate:
         )
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Returns the token ids of ``text``, a whole prompt, with one beginning-of-sequence token
-        if the model has one."""
+        """Returns the token ids of the prompt ``text``, with one beginning-of-sequence token if the
+        model has one."""
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and its ``continuation``, and the index of the first
-        token to score.
+        """Returns the token ids of a chat and the text after it, ready for computing its
+        likelihood.
 
-        If the continuation has ``score_eos``, the end of the turn is included.
+        Args:
+            continuation: The chat and the text. With ``score_eos`` the end of the turn is included.
 
         Raises:
             ConfigError: The text of the continuation is empty.
@@ -164,12 +166,12 @@ class ChatTemplate:
         # Encoded together, so that the token where prompt and text meet is as in one text.
         text = tail + gap + self.marks.break_up(c.text.strip())
         ids = encode_with_head(text)
-        start = _common_length(self._head(head), ids)
+        start = _common_prefix_length(self._head(head), ids)
         if c.score_eos:
             # The end is the first special token after the text, or a line break without one.
             with_end = encode_with_head(text + after)
             special = np.isin(with_end, self.tokenizer.all_special_ids)
-            end = length = _common_length(ids, with_end)
+            end = length = _common_prefix_length(ids, with_end)
             if special[length:].any():
                 end += int(special[length:].argmax())
             ids = with_end[: end + 1]
@@ -180,7 +182,8 @@ class ChatTemplate:
     def _render_around(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
-        """Returns what surrounds the text of a turn: (text before, space between, text after).
+        """Returns what surrounds the content of a turn: (text before it, the space that separates
+        them or an empty string, text after it).
 
         Args:
             messages: The chat before the turn.
@@ -188,7 +191,7 @@ class ChatTemplate:
             prefill: The beginning of the turn, which becomes part of the text before.
 
         Raises:
-            ConfigError: The template does not show a last turn by ``role``.
+            ConfigError: The template drops a last turn by ``role``.
         """
         if self.source is None:
             before = ""
@@ -257,9 +260,12 @@ class ChatTemplate:
             ids = ids[1:]
         return [self._bos, *ids]
 
-    def _split_at_special(self, head: str) -> tuple[list[int], str]:
-        """Splits ``head`` before its last special token. Returns (token ids of the first part, text
-        of the second part)."""
+    def _encode_up_to_special(self, head: str) -> tuple[list[int], str]:
+        """Encodes the prompt text ``head`` up to its last special token, such as ``<|im_start|>``.
+
+        Returns:
+            (token ids before the special token, text from the special token on).
+        """
         # Tokenizers split a text there too, so text added at the end does not change the ids.
         at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
         if at <= 0:
@@ -279,8 +285,8 @@ def with_folded_system(messages: Sequence[Message]) -> list[Message]:
     return folded
 
 
-def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """Returns the length of the longest common beginning of ``a`` and ``b``."""
+def _common_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Returns how many tokens at the beginning of ``a`` and ``b`` are equal."""
     length = min(len(a), len(b))
     differ = np.not_equal(a[:length], b[:length])
     if differ.any():
@@ -303,11 +309,10 @@ def _has_open_thoughts(text: str) -> bool:
 
 
 class TokenModel(LanguageModel):
-    """Base class of language models that read token ids, made with the chat template of their
-    tokenizer.
+    """Base class of language models whose input is token ids, rendered with a chat template.
 
     Args:
-        tokenizer: A tokenizer of transformers.
+        tokenizer: A tokenizer of transformers, with the chat template.
         name: The name of the model.
         window: The context length in tokens, for prompt, thinking and answer together.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 for models
@@ -355,18 +360,23 @@ class TokenModel(LanguageModel):
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Generates an answer to each of ``prompts`` (token ids), whose ``requests`` have the
-        sampling settings.
+        """Generates one answer for each prompt. If the model thinks, the answer includes the
+        thoughts.
 
-        If the model thinks, the answer includes the thoughts.
+        Args:
+            prompts: The token ids of each prompt.
+            requests: The request of each prompt, with its token limit and sampling settings.
         """
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        return len(self.template.prefix(messages, "assistant"))
+        return len(self.template.prefix_ids(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and its ``continuation``, and the index of the first
-        token to score.
+        """Returns the token ids of a chat and the text after it, ready for computing its
+        likelihood.
+
+        Args:
+            continuation: The chat and the text.
 
         Raises:
             ConfigError: The text is empty, or there are more tokens than the context length.
@@ -409,7 +419,7 @@ class TokenModel(LanguageModel):
         """Returns the token ids of a prompt that asks for an answer to ``messages``. If the model
         thinks, the prompt ends where its thoughts begin."""
         if not self.thinking:
-            return self.template.prefix(messages, "assistant")
+            return self.template.prefix_ids(messages, "assistant")
         text = self.template.render_prompt(
             messages, enable_thinking=True, thinking=True
         )

@@ -75,9 +75,15 @@ class Usage:
         return record
 
 
-def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Returns the sum of ``records`` for each key. A record is a usage as a mapping, such as
-    ``{"input_tokens": 12, "output_tokens": 3}``."""
+def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Adds up usages that are stored as mappings, such as ``{"input_tokens": 12, "seconds": 0.5}``.
+
+    Args:
+        records: The mappings. A key that a mapping lacks counts as 0.
+
+    Returns:
+        Key -> the sum of its values.
+    """
     total: dict[str, float] = {}
     for record in records:
         for key, amount in record.items():
@@ -86,14 +92,14 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` as a mapping, such as ``{"tokens": 15, "input_tokens": 12,
+    """Adds up ``usages`` and returns key -> sum, such as ``{"tokens": 15, "input_tokens": 12,
     ...}``."""
     records = []
     for usage in usages:
         records.append(
             {"tokens": float(usage.input + usage.output)} | usage.to_record()
         )
-    return total_usage(records)
+    return sum_usage_records(records)
 
 
 def usage_text(usage: Mapping[str, float]) -> str:
@@ -199,8 +205,8 @@ class BudgetExceeded(Exception):
 class CostLimiter:
     """A limit on the cost of requests, which several models in one process may share.
 
-    Before a request is sent, its highest possible price is reserved. Afterwards, its real price is
-    counted as spent.
+    Call ``reserve`` with the highest possible price before each request, and ``settle`` with the
+    real price afterwards.
 
     Args:
         limit: The limit in US dollars, or None for no limit.
@@ -242,8 +248,7 @@ class CostLimiter:
         self.spent += price or 0.0
 
     def limit_error(self) -> CostLimitError:
-        """Returns the error for a reached limit, with a hint how to continue with a higher
-        limit."""
+        """Returns the error to raise when the limit is reached, with a hint how to resume."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="Type the same command with a higher --max-cost (in YAML: llm.max_cost). "

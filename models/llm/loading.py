@@ -30,12 +30,11 @@ _LOADING = PicklableLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Returns the language model that ``setting`` names. A model on this machine that is already
-    loaded is shared.
+    """Returns the language model that ``setting`` names. Equal settings share one local model.
 
     Args:
         setting: A name such as ``openai:gpt-4.1-mini``, a mapping with further settings, or a
-            loaded model.
+            loaded model, which is returned.
 
     Raises:
         ConfigError: The setting is wrong.
@@ -70,10 +69,10 @@ def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 
 def dry_run_model(setting: object) -> RemoteModel:
-    """Returns a stand-in for the model that ``setting`` names, which counts requests and sends
+    """Returns a stand-in for a language model, which records requests for a cost estimate and sends
     none.
 
-    For a model on this machine, the stand-in loads no weights and has no price.
+    The stand-in for a local model loads no weights and has no price.
 
     Args:
         setting: A name such as ``openai:gpt-4.1-mini``, or a mapping with further settings.

@@ -53,12 +53,11 @@ class ChatRequest:
         messages: The chat so far.
         max_tokens: The maximum number of tokens of the answer.
         temperature: The sampling temperature. 0 is greedy decoding.
-        top_p: Nucleus sampling: the most likely tokens are sampled that together reach this
-            probability.
+        top_p: Nucleus sampling: only the most likely tokens that together reach this probability
+            are sampled.
         seed: The seed of the sampling. Each seed has its own answer in the cache.
         schema: A JSON schema for the answer, which the backend enforces if it can.
-        top_logprobs: The number of alternative tokens that a server reports for each token of the
-            answer.
+        top_logprobs: How many alternatives to each token of the answer a server should report.
         presence_penalty: Subtracted once from the logit of each token already in the answer.
         accept_truncated: Whether an empty or truncated answer is valid.
         frequency_penalty: Subtracted from a token's logit for each time the token is in the answer.
@@ -83,8 +82,8 @@ class TokenChoice:
     Attributes:
         text: The token.
         logprob: The log-probability of the token.
-        alternatives: {token: log-probability} of the most likely tokens at this position. Empty if
-            the server does not report them.
+        alternatives: Likely token at this position -> its log-probability. Empty if the server
+            reports none.
     """
 
     text: str
@@ -165,8 +164,8 @@ class Likelihood:
     Attributes:
         logprobs: The log-probability of each token of the scored text.
         prefix_logprob: The summed log-probability of the prefix, or None if it is not computed.
-        prefix_tokens: The number of tokens of the prefix, without a first token that has no
-            log-probability.
+        prefix_tokens: The number of tokens of the prefix. The first token of a decoder does not
+            count, because it has no log-probability.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -231,11 +230,11 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``.
+        """Returns the likelihood of each continuation, in the groups in which they are given.
 
         Args:
-            groups: Groups of continuations, such as those of one dialogue. A prefix that a group
-                shares is computed once.
+            groups: Groups of continuations, such as all continuations of one dialogue. A prefix
+                that a group shares is computed once.
             joint: Whether to compute the log-probability of each prefix too.
 
         Raises:
@@ -273,8 +272,11 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the tokens that are read to compute ``likelihoods`` of texts after one shared prompt
-    of ``prompt`` tokens."""
+    """Returns the tokens that the model reads to compute ``likelihoods``.
+
+    Args:
+        prompt: The number of tokens of the prompt that all scored texts share.
+    """
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
@@ -286,9 +288,11 @@ def score_groups(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihoods under ``llm`` of the continuations in each of ``groups``, in order.
+    """Returns the likelihood of each continuation under ``llm``, in the groups in which they are
+    given.
 
     Args:
+        groups: Groups of continuations.
         owners: A key for each group, such as the id of its dialogue. Groups with the same key share
             a prefix, which is computed once.
         joint: Whether to compute the log-probability of each prefix too.
@@ -319,12 +323,12 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the index of the oldest turn with which a dialogue fits, if all turns before it are
-    dropped.
+    """Returns how many of the oldest turns must be dropped so that the rest of a dialogue fits.
 
     Args:
-        turns: The largest index to try. It is returned if nothing fits.
-        fits: Returns whether the dialogue from an index on fits. Must stay true for larger indices.
+        turns: The maximum number to drop. It is returned if nothing fits.
+        fits: Returns whether the dialogue fits after dropping that many turns. Must stay true for
+            larger numbers.
     """
     low, high = 0, turns  # by bisection
     if fits(0):
@@ -338,11 +342,12 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
     return high
 
 
-def first_kept_message(
+def first_kept_index(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns the index of the first of ``messages`` to keep, so that the rest fits a prompt. The
-    last message is always kept, even if it is too long.
+    """Returns the index of the oldest of ``messages`` that a prompt can keep.
+
+    The last message is always kept, even if it is too long.
 
     Args:
         llm: The language model whose tokens are counted.
@@ -354,9 +359,13 @@ def first_kept_message(
     )
 
 
-def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the JSON schema of an object with exactly ``fields`` (name to schema), in the form of
-    OpenAI's strict mode."""
+def strict_object_schema(fields: Mapping[str, object]) -> dict[str, object]:
+    """Returns the JSON schema of an object with exactly these fields, as OpenAI's strict mode needs
+    it.
+
+    Args:
+        fields: Field -> its JSON schema.
+    """
     return {
         "type": "object",
         "properties": fields,
@@ -365,7 +374,7 @@ def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def max_token_count(text: str) -> int:
+def token_count_bound(text: str) -> int:
     """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
     on this machine."""
     # In a word of ASCII letters two letters count as one token, or each if no vowel is lower-case.
@@ -384,8 +393,8 @@ def max_token_count(text: str) -> int:
     return total
 
 
-def max_prompt_tokens(messages: Sequence[Message]) -> int:
+def prompt_token_bound(messages: Sequence[Message]) -> int:
     """Returns an upper bound on the number of tokens of a prompt with ``messages``."""
     return AROUND_PROMPT + sum(
-        AROUND_MESSAGE + max_token_count(m.content) for m in messages
+        AROUND_MESSAGE + token_count_bound(m.content) for m in messages
     )

@@ -46,7 +46,7 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     TokenChoice,
     failed_completion,
-    max_prompt_tokens,
+    prompt_token_bound,
 )
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
@@ -78,7 +78,7 @@ STOPS = (401, 402, 403, 404)
 
 
 class ServerStopError(ConfigError):
-    """A failure of the server that ends the run, because all further requests would fail too."""
+    """A failure of the server that ends the run, because every further request would fail too."""
 
 
 class RequestError(Exception):
@@ -108,7 +108,7 @@ class RequestError(Exception):
 
 
 def safe_line(text: object) -> str:
-    """Returns ``text``, a message of a server, as one short line without secrets."""
+    """Returns ``text`` (an error message of a server) as one short line without API keys."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
@@ -203,8 +203,12 @@ def require_address(base_url: str) -> None:
 
 
 def read_and_hide_key(variable: str) -> str:
-    """Returns the API key in the environment variable ``variable``, and removes it from all later
-    messages. Raises ConfigError if the key cannot be sent in an HTTP header."""
+    """Returns the API key in the environment variable ``variable``, and hides it in all later
+    messages.
+
+    Raises:
+        ConfigError: The key cannot be sent in an HTTP header.
+    """
     key = os.environ.get(variable, "").strip()
     register_secret(key)
     if not (key.isascii() and key.isprintable()):
@@ -292,7 +296,7 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 class RemoteModel(LanguageModel):
-    """A language model on a server that speaks OpenAI's protocol.
+    """A language model on a server with OpenAI's API.
 
     Args:
         config: The settings of the model, with its address, limits and cache.
@@ -343,7 +347,7 @@ class RemoteModel(LanguageModel):
         environment."""
         return type(self), (self.config,), {"limiter": self.limiter}
 
-    def _connection(self) -> tuple[AsyncOpenAI, asyncio.Semaphore]:
+    def _client_and_slots(self) -> tuple[AsyncOpenAI, asyncio.Semaphore]:
         """Returns the client of this process, and the semaphore that limits how many requests run
         at a time."""
         process = os.getpid()
@@ -362,11 +366,11 @@ class RemoteModel(LanguageModel):
         return None if self.price is None else self.price.cost_of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns an upper bound on the number of tokens of ``messages``."""
-        return max_prompt_tokens(messages)
+        """Returns an upper bound on the number of tokens of a prompt with ``messages``."""
+        return prompt_token_bound(messages)
 
     def max_output_tokens(self, request: ChatRequest) -> int:
-        """Returns the maximum number of output tokens of the answer to ``request``, with the
+        """Returns the maximum number of output tokens of the answer to ``request``, including
         thinking."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
@@ -431,7 +435,7 @@ class RemoteModel(LanguageModel):
 
         def save_and_report(index: int, answer: Completion) -> None:
             if self.cache is not None:
-                self.cache.save(keys[index], answer)
+                self.cache.save_unfailed(keys[index], answer)
             on_answer(index, answer)
 
         run_on_loop(self._send_all(missing, save_and_report))
@@ -439,19 +443,20 @@ class RemoteModel(LanguageModel):
     async def _send_all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
-        """Sends ``requests`` ({index: request}) and hands over each answer as soon as it arrives.
+        """Sends ``requests`` and hands over each answer as soon as it arrives.
 
         After an error no further request is started. The error is raised when the running requests
         are finished.
 
         Args:
+            requests: Index -> request.
             on_answer: Called with the index of a request and its completion.
 
         Raises:
             ServerStopError: The server would refuse every request.
             CostLimitError: The cost limit is reached.
         """
-        client, slots = self._connection()
+        client, slots = self._client_and_slots()
         stopped: list[Exception] = []
 
         async def finish(index: int, request: ChatRequest) -> None:
@@ -621,7 +626,8 @@ def chat_body(
     Args:
         config: The settings of the model.
         limit: The maximum number of output tokens.
-        dropped: The fields to leave out, because the server refuses them.
+        dropped: The fields to leave out, because the server refuses them, such as ``{"seed"}``.
+            ``system`` moves system messages into the first user turn.
     """
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
@@ -654,13 +660,13 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the name of an optional field that a server refuses, such as ``seed``. Returns an
-    empty string if it refuses none.
+    """Returns which optional field of a request a server refuses, such as ``seed``.
 
-    ``system`` means that the server refuses system messages.
+    Returns ``system`` if it refuses system messages, and an empty string if it refuses no optional
+    field.
 
     Args:
-        failure: The refusal of the server.
+        failure: The error response of the server.
         body: The HTTP body that was refused.
     """
     if failure.status not in (400, 422, 500):
@@ -731,7 +737,7 @@ class _Details(BaseModel):
 
 
 class _Usage(BaseModel):
-    """The numbers of tokens in a server's response."""
+    """The token counts in a server's response."""
 
     prompt_tokens: Annotated[Count, Field(ge=1)]
     completion_tokens: Count
@@ -794,7 +800,8 @@ def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
 
 
 def _failure_reason(message: _Message, text: str, end: str) -> str:
-    """Returns why an answer is not valid, or an empty string if it is valid.
+    """Returns why a server's answer cannot be used, such as a refusal by the model, or an empty
+    string.
 
     Args:
         message: The message with the answer, as the server sent it.

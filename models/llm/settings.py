@@ -20,7 +20,7 @@ class TransformersLLM(Config):
 
     Attributes:
         backend: Always ``transformers``.
-        model: A hub id, a folder, or ``embedded:smollm2``.
+        model: A hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
         dtype: ``fp32``, ``bf16`` or ``fp16``. None is fp32 on a CPU and bf16 on a GPU.
         device: The device, such as ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
         revision: The revision of a hub id, such as a branch or a commit.
@@ -42,11 +42,11 @@ class TransformersLLM(Config):
 
 
 class VllmLLM(Config):
-    """A language model in vLLM's engine, in this process (extra ``vllm``).
+    """A language model in vLLM's engine, in this process. It needs the package's extra ``vllm``.
 
     Attributes:
         backend: Always ``vllm``.
-        model: A hub id, a folder, or ``embedded:smollm2``.
+        model: A hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
         dtype: ``fp32``, ``bf16`` or ``fp16``. None keeps the dtype of the stored weights.
         revision: The revision of a hub id, such as a branch or a commit.
         context: The context length in tokens, if it should be lower than the model's own.
@@ -67,7 +67,7 @@ class VllmLLM(Config):
 
 
 class OpenAILLM(Config):
-    """A language model on a server that speaks OpenAI's protocol.
+    """A language model on a server with OpenAI's API.
 
     Attributes:
         backend: Always ``openai``.
@@ -76,14 +76,14 @@ class OpenAILLM(Config):
             if it is not set.
         api_key_env: The environment variable that holds the API key. The key is sent to
             ``base_url`` only.
-        max_in_flight: How many requests run at a time.
+        max_in_flight: How many requests run at the same time at most.
         timeout: The maximum time of one attempt in seconds. Reasoning models need more.
-        attempts: How often a failing request is sent at most.
+        attempts: The maximum number of times that a failing request is sent.
         max_cost: The cost limit in US dollars. None is no limit.
         prices: The YAML file with list prices. None is the shipped file.
         reasoning_effort: The effort that is sent to a reasoning model, such as ``low``. None sends
-            nothing. With any value except ``none``, an answer may have 32,768 tokens.
-        context: The context length in tokens.
+            nothing. With any value except ``none``, reasoning and answer may have 32,768 tokens.
+        context: The context length in tokens, for prompt and answer together.
         cache: Whether answers are cached. None caches them unless the server is on this machine or
             in its private network.
     """
@@ -132,7 +132,7 @@ BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
 
 
 def no_model_error(judge: object) -> ConfigError:
-    """Returns the error for ``judge``, whose settings name no language model."""
+    """Returns the error to raise if the settings of ``judge`` (its name) have no language model."""
     return ConfigError(
         f"{judge} needs a language model",
         hint="Type one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",

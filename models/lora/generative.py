@@ -88,7 +88,7 @@ class GenerativeLoraJudge(PromptedJudge):
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
         # a broken template fails now
-        self.template.prefix([Message("user", "?")], "assistant")
+        self.template.prefix_ids([Message("user", "?")], "assistant")
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def move_to(self, device: Device, dtype: str) -> None:

@@ -67,8 +67,9 @@ class AnswerShape(Config):
         format: ``json``: a JSON object. ``number``: a number in free text. ``none``: any text.
         score: The key of the score in a JSON answer, such as ``label``.
         comment: The key of the comment in a JSON answer. None asks for no comment.
-        line: Where a free text may have its score. ``last``: in its last line. ``any``: in any
-            line. ``prose``: in any line, or in a sentence such as "I would give this a 70".
+        line: Where the score may be in an answer that is not JSON. ``last``: in its last line.
+            ``any``: in any line. ``prose``: in any line, or in a sentence such as "I would give
+            this a 70".
     """
 
     format: AnswerFormat = "json"
@@ -79,12 +80,12 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """A score that the model's answer should contain.
+    """A score that the model's answer should contain, for one dimension.
 
     Attributes:
-        name: The dimension, such as ``nonrepetition``.
+        name: The name of the dimension, such as ``nonrepetition``.
         key: The dimension's key in a JSON answer.
-        label: The dimension's name in a score line, such as ``non-repetition: 70``.
+        label: The dimension's name in a line such as ``non-repetition: 70``.
         scale: The (lowest, highest) valid score.
         binary: Whether only 0 and 1 are valid.
     """
@@ -103,12 +104,13 @@ class Answer:
     Attributes:
         value: The score on the scale that the prompt asks for, or None if it could not be read.
         reason: Why the score could not be read, such as ``7 is outside the scale 1 to 5``.
-        step: How the score was written: ``schema`` (JSON with an enforced schema), ``json``,
-            ``line``, ``prose``, or ``again`` (in a second answer).
+        step: How the score was written: ``schema`` (JSON with an enforced schema), ``json`` (JSON
+            without one), ``line`` (a line such as ``Score: 4``), ``prose`` (a sentence), or
+            ``again`` (in the answer to a second question).
         comment: The model's explanation.
         span: The (start, end) of the score in the answer, in characters. None if unknown.
-        chances: The probability of each rating, lowest rating first. They add up to 1. None if
-            unknown.
+        chances: The probability of each rating that the model may give, lowest rating first. They
+            add up to 1. None if unknown.
         mass: The sum of the ratings' probabilities before they were normalised.
         repeats: The score in each answer, if the same question was asked several times.
     """
@@ -135,7 +137,7 @@ def read_answers(
     Args:
         completion: The model's answer.
         fields: The scores to look for, one for each dimension.
-        shape: How the prompt asked the model to write them.
+        shape: How the prompt asked the model to write the scores.
 
     Returns:
         Dimension -> Answer. An Answer without a score has a ``reason``.
@@ -160,12 +162,16 @@ def read_answers(
 def _read_text(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
-    """Reads the score of each dimension from ``text``, which is JSON or has score lines.
+    """Reads the score of each dimension from ``text``, which is JSON or has lines with a score,
+    such as ``empathy: 4``.
 
     Args:
         fields: The scores to look for, one for each dimension.
-        shape: How the prompt asked the model to write them.
+        shape: How the prompt asked the model to write the scores.
         enforced: Whether the backend enforced a JSON schema.
+
+    Returns:
+        Dimension -> Answer. An Answer without a score has a ``reason``.
 
     Raises:
         UnreadError: The reasoning (``<think>...``) does not end, or no answer follows it.
@@ -230,10 +236,11 @@ def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, obje
 def _find_score_and_comment(
     value: object, field: AnswerField, shape: AnswerShape, is_only: bool
 ) -> tuple[list[str], Any, str | None]:
-    """Finds the score and the comment for ``field`` in a JSON answer.
+    """Finds the score and the comment for one dimension in a JSON answer.
 
     Args:
         value: The parsed JSON.
+        field: The dimension's keys to look for.
         shape: How the prompt asked the model to write its score.
         is_only: Whether the answer is about this dimension alone.
 
@@ -304,15 +311,18 @@ def _normalise_key(key: str) -> str:
 def _read_score_lines(
     text: str, begin: int, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Reads the score of each dimension from the score lines of an answer that is not JSON.
+    """Reads the scores from an answer with lines such as ``Score: 4``.
 
     Args:
-        text: The answer.
+        text: The answer, which is not JSON.
         begin: The index in ``text`` after the model's reasoning.
         fields: The scores to look for, one for each dimension.
-        shape: How the prompt asked the model to write them.
+        shape: How the prompt asked the model to write the scores.
+
+    Returns:
+        Dimension -> Answer. An Answer without a score has a ``reason``.
     """
-    quotation = quote(text[begin:])
+    quotation = snippet(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
     comment = before.strip().removeprefix("Feedback:").strip() or None
     lines = list(_LINE.finditer(text, begin + len(before + mark)))
@@ -371,7 +381,7 @@ def _find_score_line(
     shape: AnswerShape,
     is_only: bool,
 ) -> re.Match[str] | None:
-    """Returns the match of the score line for ``field``, or None if there is none.
+    """Returns the match of the line with the score for ``field``, such as ``Score: 4``, or None.
 
     Args:
         lines: A match for each line of the answer that is not empty.
@@ -380,7 +390,7 @@ def _find_score_line(
         is_only: Whether the answer is about this dimension alone, so that the score needs no label.
 
     Raises:
-        UnreadError: Several score lines have different scores.
+        UnreadError: Several lines have different scores.
     """
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
@@ -418,7 +428,7 @@ def _find_prose_score(
     if match is not None:
         expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
         if not expected.issuperset(_ANY_NUMBER.findall(text, begin)):
-            raise UnreadError(f"several numbers in {quote(text[begin:])}")
+            raise UnreadError(f"several numbers in {snippet(text[begin:])}")
     return match
 
 
@@ -429,16 +439,19 @@ def _to_answer(
     comment: str | None,
     span: tuple[int, int] | None,
 ) -> Answer:
-    """Returns an Answer with the score ``value``, or with a reason if it is not valid for
-    ``field``.
+    """Checks the score ``value`` and returns it as an Answer, with a ``reason`` if it is not valid.
 
-    ``step``, ``comment`` and ``span`` are copied into the Answer.
+    Args:
+        field: The dimension and its scale.
+        step: How the score was written, such as ``json``.
+        comment: The model's explanation.
+        span: The (start, end) of the score in the model's answer, in characters.
     """
     if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
         value, span = float(value), None
     is_number = isinstance(value, int | float)
     if not is_number or (isinstance(value, bool) and not field.binary):
-        reason = f"{quote(str(value))} instead of a number"
+        reason = f"{snippet(str(value))} instead of a number"
         return Answer(reason=reason, comment=comment)
     low, high = field.scale
     number = "a huge number"
@@ -452,7 +465,7 @@ def _to_answer(
     return Answer(float(value), step=step, comment=comment, span=span)
 
 
-def quote(text: str) -> str:
+def snippet(text: str) -> str:
     """Returns ``text`` on one line, in quotation marks, shortened to 60 characters."""
     line = " ".join(text[:400].split())
     if len(line) > 60:
@@ -464,7 +477,8 @@ def quote(text: str) -> str:
 
 
 def answer_start(text: str) -> int:
-    """Returns the index in ``text`` at which the answer begins, after a block such as <think>.
+    """Returns the index in ``text`` at which the answer begins, after a block of reasoning such as
+    ``<think>...</think>``.
 
     Raises:
         UnreadError: The reasoning does not end, or nothing follows it.

@@ -15,12 +15,12 @@ import numpy as np
 from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
-from medal_judges.models.llm.cost import sum_usages, total_usage
+from medal_judges.models.llm.cost import sum_usage_records, sum_usages
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     LanguageModel,
     Message,
-    closed_schema,
+    strict_object_schema,
 )
 from medal_judges.models.prompted.answers import AnswerField, AnswerReading, Scale
 from medal_judges.models.prompted.prompt import (
@@ -73,10 +73,11 @@ class PromptView:
         lang: The dialogue's language, such as ``de``.
         last_judged: Whether the last of ``turns`` is the turn to score.
         start: How many of the oldest ``turns`` are dropped to fit the model's context.
-        left_out: How many turns are left out by ``context`` (``last_40``: the first 60%).
+        left_out: How many turns the judge's setting ``context`` leaves out. ``last_40`` leaves out
+            the first 60%.
         shortened: How many long turns are replaced by summaries.
         rendered: Index of a question -> its chat messages.
-        usage: The tokens and costs of the summaries.
+        usage: The tokens and costs of the summaries, such as ``{"input_tokens": 900.0}``.
         failure: Why the dialogue cannot be scored, or None.
         transient: Whether the failure is transient, so that a retry may succeed.
     """
@@ -127,11 +128,12 @@ class PromptBuilder:
         excerpt: How many of the last turns of an example to show. 0 shows its summary, or all turns
             if it has none.
         seed: Seeds the choice among equally suitable examples.
-        values: A function (dimension, aspect) -> further template values.
+        values: A function that takes a dimension and the prompt file's texts about it, and returns
+            further values for the prompt's templates.
         fence: The sentence that explains the tags around turns to the model. None writes no tags.
 
     Attributes:
-        aspects: Dimension -> the prompt's texts about it.
+        aspects: Dimension -> the prompt file's texts about it.
         scales: Dimension -> the (lowest, highest) score that the prompt asks for.
         questions: All questions about a dialogue.
 
@@ -247,7 +249,12 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the chat messages that ask ``question`` about ``view.turns[start:]``."""
+        """Returns the chat messages that ask ``question`` about a dialogue.
+
+        Args:
+            view: What to show of the dialogue.
+            start: How many of the oldest turns of ``view`` to leave out.
+        """
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -280,7 +287,8 @@ class PromptBuilder:
         return fence_dialogue(turns)
 
     def _template_values(self, question: PromptQuestion) -> dict[str, Any]:
-        """Returns the template values for ``question`` that are the same for every dialogue."""
+        """Returns template variable -> value, for the variables that depend on ``question`` but not
+        on the dialogue, such as ``{"layout": "together"}``."""
         dimensions = [self._dimension_values(d) for d in question.dimensions]
         kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
@@ -302,11 +310,12 @@ class PromptBuilder:
             "answer": self.answer.format,
             "layout": self.layout,
             "variant": self.variant,
-            "form": self._answer_form(question),
+            "form": self._answer_template(question),
         }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the template values that are about ``dimension``."""
+        """Returns template variable -> value, for the variables of the prompt that describe
+        ``dimension``, such as ``{"label": "empathy", "low": "1"}``."""
         aspect, (low, high) = self.aspects[dimension.name], self.scales[dimension.name]
         role = self.role
         if role is None:
@@ -333,9 +342,9 @@ class PromptBuilder:
             values |= self.more_values(dimension, aspect)
         return values
 
-    def _answer_form(self, question: PromptQuestion) -> str:
-        """Returns a template of the JSON answer to ``question``, such as ``{"score": <1 to
-        5>}``."""
+    def _answer_template(self, question: PromptQuestion) -> str:
+        """Returns the JSON that the prompt shows as the form of the answer to ``question``, such as
+        ``{"score": <1 to 5>}``."""
         answer = self.answer
         forms = []
         for field in question.fields:
@@ -360,7 +369,8 @@ class PromptBuilder:
         """Returns the examples to show with ``question``, each as ``{"dialogue": ..., "score":
         "4"}``.
 
-        The dialogue to score, ``judged_id``, is never among them.
+        Args:
+            judged_id: The id of the dialogue to score, which is never an example.
         """
         examples: list[dict[str, str]] = []
         if self.variant not in self.prompt.examples or not self.examples:
@@ -409,11 +419,11 @@ class PromptBuilder:
                 if high - low < MOST_LISTED:
                     number = {"type": "integer", "enum": list(range(low, high + 1))}
             if not self.together:
-                return closed_schema({answer.score: number} | comments)
+                return strict_object_schema({answer.score: number} | comments)
             if comments:
-                number = closed_schema({answer.score: number} | comments)
+                number = strict_object_schema({answer.score: number} | comments)
             properties[field.key] = number
-        return closed_schema(properties)
+        return strict_object_schema(properties)
 
 
 # -- scored examples for one-shot and few-shot prompts (ORALIS, section 4.2) ----------
@@ -425,7 +435,7 @@ class ScoredExample:
 
     Attributes:
         id: The dialogue's id.
-        turns: Its turns.
+        turns: The dialogue's turns.
         scores: Dimension -> score on [0, 1].
         summary: A text to show instead of the turns, or None.
     """
@@ -509,7 +519,7 @@ def prompt_view(
         turn: The index of the turn to score. Later turns are not shown. None scores the whole
             dialogue.
         context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).
-        apart: Whether the turn to score goes into ``response`` instead of ``turns``.
+        apart: Whether the prompt shows the turn to score separately, in ``PromptView.response``.
     """
     turns, response = list(dialogue.turns), None
     if turn is not None:
@@ -523,7 +533,7 @@ def prompt_view(
         dialogue.lang,
         last_judged=turn is not None and not apart,
     )
-    indices = turn_indices(turns, context)
+    indices = kept_indices(turns, context)
     view.left_out = len(turns) - len(indices)
     for before, index in pairwise([-1, *indices]):
         if before >= 0 and index > before + 1:
@@ -532,10 +542,13 @@ def prompt_view(
     return view
 
 
-def turn_indices(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the ``turns`` to show with a setting ``context`` such as ``last_40``.
+def kept_indices(turns: Sequence[Turn], context: Context) -> list[int]:
+    """Returns the indices of the ``turns`` that a prompt shows.
 
-    If they contain no assistant turn, the range is extended to the nearest assistant turn.
+    At least one assistant turn is shown, if there is one.
+
+    Args:
+        context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).
     """
     count = len(turns)
     if context not in _SHARES:
@@ -570,15 +583,15 @@ def summarise_long_turns(
     If a summary fails, the ``failure`` of the dialogue's view says why.
 
     Args:
-        views: What the prompts show of the dialogues.
+        views: What the prompts show of the dialogues. Their turns are replaced.
         prompt: The prompt that asks for a summary.
         context: ``summary_50`` or ``summary_150``: the maximum number of words of a summary.
-        fence: Whether to put the turn between tags in this prompt.
+        fence: Whether the request for a summary puts the turn between tags.
     """
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
     for view in views:
-        for index, turn in _long_turns(view):
+        for index, turn in _turns_to_summarise(view):
             response = _response_text(turn, fence=fence)
             values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.render("user", values))
@@ -588,7 +601,7 @@ def summarise_long_turns(
         return
     answers = llm.chat(requests)
     for (view, index), answer in zip(places, answers, strict=True):
-        view.usage = total_usage([view.usage, sum_usages([answer.usage])])
+        view.usage = sum_usage_records([view.usage, sum_usages([answer.usage])])
         view.shortened += 1
         if answer.finish == "stop" and answer.text.strip():
             view.turns[index] = Turn("assistant", answer.text.strip())
@@ -598,8 +611,9 @@ def summarise_long_turns(
             view.transient = view.transient or answer.transient
 
 
-def _long_turns(view: PromptView) -> list[tuple[int, Turn]]:
-    """Returns (index, turn) for each assistant turn of ``view`` to summarise."""
+def _turns_to_summarise(view: PromptView) -> list[tuple[int, Turn]]:
+    """Returns (index, turn) for each long assistant turn of ``view``, or nothing if the dialogue is
+    short."""
     total = 0
     long_turns = []
     for index, turn in enumerate(view.turns):

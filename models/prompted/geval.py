@@ -36,7 +36,8 @@ class GEvalConfig(BasePromptedConfig):
 
 
 class GEvalJudge(BasePromptedJudge):
-    """G-Eval: the score is the expected rating under the model's probabilities of the ratings.
+    """A G-Eval judge. Its score is the mean rating, weighted by the probability that the model
+    gives to each rating.
 
     A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
     is no score.
@@ -62,8 +63,9 @@ class GEvalJudge(BasePromptedJudge):
     def _template_values(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """Returns the template values that only G-Eval's prompts use, such as ``{"low": "1"}``.
+        """Returns template variable -> value, for the variables that only G-Eval's prompts have.
 
+        An example is ``{"criteria": "...", "bands": "- 1: poor", "low": "1", "high": "5"}``.
         ``bands`` is None if the prompt file does not describe each rating.
 
         Args:
@@ -114,7 +116,7 @@ class GEvalJudge(BasePromptedJudge):
         """
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
-        eos = {name: ratings.is_ambiguous for name, ratings in self.ratings.items()}
+        eos = {name: ratings.any_is_prefix for name, ratings in self.ratings.items()}
         readings: list[Reading] = []
         for row in self.compute_answer_likelihoods(requests, dimensions, texts, eos):
             for likelihoods, usage in row.values():
@@ -151,14 +153,15 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns the probability of each of ``ratings`` in a server's answer.
+    """Returns the probability of each rating, as a server reports it with its answer.
 
     Args:
         completion: The answer, with the alternatives to each token.
         ratings: The ratings that the model may give.
 
     Returns:
-        An Answer with ``chances``, or with a ``reason`` if it has no rating or no alternatives.
+        An Answer with ``chances`` (the probabilities), or with a ``reason`` if the server's answer
+            has no rating or no alternatives.
     """
     written = "".join(token.text for token in completion.tokens)
     if written:
@@ -183,7 +186,8 @@ class GPTScoreConfig(BasePromptedConfig):
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """GPTScore: the score is the likelihood of "Yes" as the answer to a question per dimension.
+    """A GPTScore judge. It asks one yes-no question for each dimension, and the score is the
+    likelihood of the answer "Yes".
 
     The likelihood is exp(mean log-probability per token). It is mapped from [0, 1] to the
     dimension's scale.

@@ -14,7 +14,7 @@ from pydantic import Field
 from medal_judges.config import Config, build_config
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.batching import chunks
-from medal_judges.models.llm.cost import Usage, sum_usages, total_usage
+from medal_judges.models.llm.cost import Usage, sum_usage_records, sum_usages
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -124,7 +124,8 @@ class BasePromptedJudge(Judge):
         prompt_tokens: The maximum number of tokens of a prompt. None is the context without the
             answer.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
-        values: A function (dimension, aspect) -> further template values.
+        values: A function that takes a dimension and the prompt file's texts about it, and returns
+            further values for the prompt's templates.
     """
 
     config_class: ClassVar[type[BasePromptedConfig]]
@@ -232,7 +233,8 @@ class BasePromptedJudge(Judge):
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the prompt builder for the language of the dialogue in ``request``.
 
-        Without one for this language, or if ``request`` is None, returns the first builder.
+        If the judge has no builder for this language, or ``request`` is None, returns the builder
+        for the judge's first language.
         """
         first = next(iter(self.builders.values()))
         if request is None:
@@ -260,9 +262,11 @@ class BasePromptedJudge(Judge):
             self._fit_prompts(request)
 
     def _fit_prompts(self, request: ScoreRequest) -> None:
-        """Drops the oldest turns of ``request`` until all of its prompts fit the model's context.
+        """Drops the oldest turns of a dialogue until all prompts about it fit the model's context.
 
-        If the last turn alone is too long, sets ``failure`` of the request's PromptView.
+        Args:
+            request: The dialogue to score. If its last turn alone is too long, ``failure`` of its
+                PromptView is set.
         """
         builder, view = self.builder_for(request), request.payload
 
@@ -297,9 +301,12 @@ class BasePromptedJudge(Judge):
     def questions(
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
-        """Returns the questions to ask about ``request``, one for each of ``dimensions``, in order.
+        """Returns the questions to ask about a dialogue, one for each of ``dimensions``, in order.
 
-        If the layout asks about all dimensions together, returns the one question about them.
+        If the prompt asks about all dimensions together, returns the one question about them.
+
+        Args:
+            request: The dialogue to score. None gives the questions in the judge's first language.
         """
         builder = self.builder_for(request)
         if builder.together:
@@ -310,7 +317,7 @@ class BasePromptedJudge(Judge):
     def messages(
         self, request: ScoreRequest, question: PromptQuestion
     ) -> tuple[Message, ...]:
-        """Returns the messages that ask ``question`` about ``request``."""
+        """Returns the chat messages that ask ``question`` about the dialogue in ``request``."""
         view: PromptView = request.payload
         if question.index not in view.rendered:
             view.rendered[question.index] = self.builder_for(request).messages(
@@ -325,7 +332,7 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Computes how likely the model gives each of several possible answers.
+        """Computes the likelihood of each of several possible answers under the model.
 
         Args:
             requests: The dialogues to ask about.
@@ -372,7 +379,8 @@ class BasePromptedJudge(Judge):
                 )
             judgement = replace(
                 judgement,
-                usage=total_usage([view.usage, judgement.usage]) or {"tokens": 0.0},
+                usage=sum_usage_records([view.usage, judgement.usage])
+                or {"tokens": 0.0},
                 transient=judgement.transient or view.transient,
                 left_out_turns=view.left_out,
                 shortened_turns=view.shortened,
@@ -456,9 +464,9 @@ class PromptedConfig(BasePromptedConfig):
             for questions about several dimensions.
         comment_chars: The maximum number of characters of a comment in the JSON schema. None is no
             limit.
-        expected: Whether ``details`` also has the expected rating under the model's probabilities.
-            A server must report ``top_logprobs`` for it. A local model computes the likelihood of
-            each rating.
+        expected: Whether ``details`` in the output also has the expected rating: the mean weighted
+            by the model's probability of each rating. A server must report ``top_logprobs`` for it.
+            A local model computes the likelihood of each rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -477,11 +485,11 @@ class _AskedQuestion:
     """A question that was sent, with its answers.
 
     Attributes:
-        owner: The index of its request in the batch.
+        owner: The index in the batch of the dialogue that the question is about.
         question: The question.
-        chat: The last chat request that was sent for it.
-        completion: The model's response to this chat request.
-        answers: Dimension -> what was read from the response.
+        chat: The last chat request that was sent for the question.
+        completion: The model's response to ``chat``.
+        answers: Dimension -> what was read from ``completion``.
         usages: The tokens and costs of all responses.
     """
 
@@ -561,9 +569,9 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_questions(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_AskedQuestion]:
-        """Asks the questions about all ``requests``, and returns them with their answers.
+        """Asks the questions about all ``requests``, and returns each question with its answers.
 
-        Each question is sent ``config.repeats`` times.
+        Each question is sent ``config.repeats`` times, and returned as many times.
         """
         config, top_logprobs = self.config, 0
         if config.expected and self.llm.api:
@@ -644,8 +652,8 @@ class PromptedJudge(BasePromptedJudge):
     ) -> None:
         """Adds the probability of each rating to the answers of ``questions`` about ``requests``.
 
-        It is the likelihood of the answer with this rating in place of the score. An answer without
-        a located score is skipped, unless the prompt asks for free text.
+        The probability comes from the likelihood of the model's answer with this rating in place of
+        the score. Failed answers, and JSON answers in which the score was not found, are skipped.
         """
         weighed: list[tuple[_AskedQuestion, str]] = []
         groups: list[list[Continuation]] = []
@@ -669,20 +677,24 @@ class PromptedJudge(BasePromptedJudge):
     def _rating_continuations(
         self, question: _AskedQuestion, name: str
     ) -> list[Continuation]:
-        """Returns a text to score for each rating of the dimension ``name``.
+        """Returns one continuation for each possible rating, to compare their likelihoods.
 
-        The text is the answer to ``question`` up to its score, then the rating.
+        Each repeats the model's answer up to its score and ends with the rating.
+
+        Args:
+            question: The question that the model answered.
+            name: The dimension to rate.
         """
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
         tail = ""
         # What follows the number tells 1 from 10.
-        if ratings.is_ambiguous and end:
+        if ratings.any_is_prefix and end:
             tail = text[end : end + 1].strip()
         first = Continuation(
             question.chat.messages,
             tail,
             prefill=text[:start],
-            score_eos=ratings.is_ambiguous and not tail,
+            score_eos=ratings.any_is_prefix and not tail,
         )
         return [replace(first, text=rating + tail) for rating in ratings.texts]

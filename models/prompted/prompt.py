@@ -120,8 +120,11 @@ class Prompt(Config):
     aspects: Mapping[str, Aspect] = {}
 
     def render(self, part: str, values: Mapping[str, Any]) -> str:
-        """Returns the template ``part`` filled with ``values``, or an empty string if the prompt
-        has no such template.
+        """Returns the template ``part`` (such as ``user``) filled with ``values``, or an empty
+        string if the prompt has no such template.
+
+        Args:
+            values: Template variable -> value.
 
         Raises:
             ConfigError: The template needs a value that is not given.
@@ -137,11 +140,12 @@ class Prompt(Config):
         *,
         again: Sequence[Mapping[str, object]] = (),
     ) -> list[Message]:
-        """Returns the system message, if the prompt has one, and the user message.
+        """Returns the chat messages of the prompt: the system message, if it has one, and the user
+        message.
 
         Args:
-            values: The template values.
-            again: For each earlier attempt to get an answer, further template values. The template
+            values: Template variable -> value.
+            again: For each failed attempt to get an answer, further template values. The template
                 ``again``, filled with them, is appended to the user message.
         """
         texts = [self.render("user", values)]
@@ -188,13 +192,13 @@ def load_prompt(
     Args:
         prompt: A file, or the name of a shipped one, such as ``oralis``. A loaded Prompt is only
             checked.
-        known: The names of values that templates may use. None allows any.
-        parts: The templates that must exist, such as ``user``.
+        known: The names of variables that templates may use. None allows any.
+        parts: The names of templates that must exist, such as ``user``.
         language: The language to load, such as ``de``.
 
     Raises:
         ConfigError: The file, the language or a template is missing, a template is not valid, or a
-            template uses an unknown value.
+            template uses an unknown variable.
     """
     where = str(prompt)
     if isinstance(prompt, Prompt):
@@ -234,7 +238,8 @@ def transcript(
 
     Args:
         turns: The turns. None stands for turns that are left out, and becomes ``[...]``.
-        names: Role -> what to write for it. By default the role itself.
+        names: Role -> the name to write instead, such as ``{"assistant": "Chatbot"}``. None writes
+            the role.
         keep_breaks: Whether to keep line breaks in a turn. By default they become spaces, so that a
             turn cannot imitate another turn.
     """
@@ -254,7 +259,7 @@ def transcript(
 # marks would also work, but would separate prompts that share their beginning.
 
 
-def escape_text(text: str) -> str:
+def escape_line(text: str) -> str:
     """Returns ``text`` on one line, with tags escaped and without invisible characters."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
@@ -264,7 +269,7 @@ def fence_text(mark: str, text: str) -> str:
 
     Tags in the text itself are escaped.
     """
-    return f"<{mark}>{escape_text(text)}</{mark}>"
+    return f"<{mark}>{escape_line(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:

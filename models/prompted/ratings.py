@@ -19,8 +19,8 @@ from medal_judges.models.prompted.answers import (
     AnswerField,
     AnswerShape,
     Scale,
-    quote,
     read_answers,
+    snippet,
 )
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.records.dimension import Dimension
@@ -45,10 +45,11 @@ class Ratings:
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension`` as ratings.
+        """Returns the whole numbers on the scale of ``dimension`` as ratings, such as 1 to 5.
 
-        A scale that does not suit this (more than eleven whole numbers, negative or fractional
-        ends, or a continuous [0, 1]) gets 1 to ``points``, evenly spaced over the scale.
+        Not every scale has whole numbers that suit: more than eleven, negative or fractional ends,
+        or a continuous [0, 1] do not. Then the ratings are 1 to ``points``, evenly spaced over the
+        scale.
         """
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
@@ -67,7 +68,7 @@ class Ratings:
         """Returns the whole numbers on ``scale`` as ratings, with their values on the scale of
         ``dimension``.
 
-        If ``scale`` has fewer than two or more than eleven whole numbers, returns eleven evenly
+        If ``scale`` has more than eleven whole numbers, or fewer than two, returns eleven evenly
         spaced numbers (0, 10, ... 100).
 
         Args:
@@ -84,16 +85,18 @@ class Ratings:
         return cls(tuple(f"{number:.9g}" for number in numbers), values)
 
     @cached_property
-    def is_ambiguous(self) -> bool:
+    def any_is_prefix(self) -> bool:
         """Whether one rating is a prefix of another, such as 1 of 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating in ``completion``, on a line by itself or after ``Rating:``.
+        """Returns the rating that a model wrote, on a line by itself or after ``Rating:``.
 
-        If there is no rating, the Answer has a ``reason``.
+        Args:
+            completion: The model's answer. Without a rating in it, the returned Answer has a
+                ``reason``.
         """
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
@@ -101,8 +104,8 @@ class Ratings:
         answer = read_answers(completion, [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
-        reason = f"{answer.value:g} is none of the ratings in {quote(completion.text)}"
-        return Answer(reason=reason)
+        why = f"{answer.value:g} is none of the ratings in {snippet(completion.text)}"
+        return Answer(reason=why)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
         """Returns the mean and the standard deviation of the score, where ``chances`` are the
@@ -120,10 +123,11 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with the normalised probability of each rating.
+    """Returns ``answer`` with the probability of each rating, computed from log-probabilities.
 
     Args:
-        logprobs: The log-probability of the text of each rating, lowest rating first.
+        logprobs: The log-probability of the text of each rating, lowest rating first. The
+            probabilities are normalised to add up to 1.
     """
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
@@ -145,7 +149,7 @@ def with_reported_probabilities(
         answer: The score read from ``completion``.
         ratings: The ratings that the model may give.
     """
-    if answer.span is None or ratings.is_ambiguous or not completion.tokens:
+    if answer.span is None or ratings.any_is_prefix or not completion.tokens:
         return answer
     start, end = answer.span
     written, before = "", 0
@@ -174,9 +178,10 @@ def with_reported_probabilities(
 
 
 def average_answers(repeats: Sequence[Answer]) -> Answer:
-    """Averages the scores and the probabilities of ``repeats``, several answers to one question.
+    """Averages the scores and the rating probabilities of several answers to one question.
 
-    The comment is taken from the first answer that has a score.
+    Args:
+        repeats: The answers. The comment is taken from the first answer that has a score.
     """
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]

@@ -114,7 +114,7 @@ def test_what_is_offered(
     offered = Ratings.of_dimension(Dimension("d", kind, low, high), 5)  # type: ignore[arg-type]
     assert offered.texts == tuple(texts)
     assert offered.values == pytest.approx(values)
-    assert not offered.is_ambiguous
+    assert not offered.any_is_prefix
 
 
 def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:

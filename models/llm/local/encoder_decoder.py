@@ -86,11 +86,14 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``. Within a group, each
-        distinct dialogue is encoded once.
+        """Returns the likelihood of each continuation, in the groups in which they are given.
+
+        Args:
+            groups: Groups of continuations. Within a group, each distinct chat is encoded once.
+            joint: Must be False, because the encoder gives no log-probability of the chat.
 
         Raises:
-            ConfigError: ``joint`` is true, or a text is empty or does not fit the context length.
+            ConfigError: ``joint`` is True, or a text is empty or does not fit the context length.
         """
         if joint:
             raise ConfigError(
@@ -119,8 +122,14 @@ class EncoderDecoderModel(LanguageModel):
         return answers
 
     def _decoder_ids(self, continuation: Continuation) -> tuple[list[int], int]:
-        """Returns (token ids of ``continuation`` for the decoder, how many of them come before the
-        scored part). Raises ConfigError if the text is empty."""
+        """Returns (token ids for the decoder, index of the first scored token).
+
+        Args:
+            continuation: The text to score, after its prefill.
+
+        Raises:
+            ConfigError: The text is empty.
+        """
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
@@ -138,8 +147,11 @@ class EncoderDecoderModel(LanguageModel):
         return ids, start
 
     def _logprobs_of(self, states: Any, continuation: Continuation) -> list[float]:
-        """Returns the log-probability of each scored token of ``continuation``. ``states`` is the
-        encoder's output."""
+        """Returns the log-probability of each scored token of ``continuation``.
+
+        Args:
+            states: The output of the encoder for the chat before the continuation.
+        """
         import torch
 
         # One continuation at a time, because decoders differ in how they mask padding.

@@ -39,9 +39,9 @@ class GeneratedAnswer(NamedTuple):
 
     Attributes:
         ids: The token ids of the answer.
-        ended: Whether the model itself ended the answer.
-        cached: How many tokens at the beginning of the prompt were computed for another prompt of
-            the batch.
+        ended: Whether the model itself ended the answer, before the token limit.
+        cached: How many tokens at the beginning of the prompt were not computed, because another
+            prompt of the batch has the same.
     """
 
     ids: list[int]
@@ -101,7 +101,7 @@ def generate_batch(
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
-    inputs = prepare_inputs(model, prompts, pad)
+    inputs = prepare_cached_inputs(model, prompts, pad)
     begin = inputs.ids.shape[1]
     settings: dict[str, Any] = {}
     if inputs.cache is not None:
@@ -175,7 +175,7 @@ class Inputs(NamedTuple):
     Attributes:
         ids: [rows, columns] token ids, padded.
         mask: [rows, columns] attention mask.
-        cache: The key-value cache of the first columns, or None if the prompts share no beginning.
+        cache: The key-value cache of the beginnings that prompts share, or None if they share none.
         cached: How many tokens of each row were copied from another row's computation.
     """
 
@@ -185,17 +185,19 @@ class Inputs(NamedTuple):
     cached: list[int]
 
 
-def prepare_inputs(
+def prepare_cached_inputs(
     model: PreTrainedModel,
     prompts: Prompts,
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns ``prompts`` (token ids) as a batch for ``generate``. Beginnings that prompts share
-    are computed once, into a key-value cache.
+    """Returns a padded batch for ``generate``, with a key-value cache of shared beginnings.
+
+    A beginning that several prompts share is computed once, here.
 
     Args:
         model: The network that computes the shared beginnings.
+        prompts: The token ids of each prompt.
         pad: The id of the token for padding on the left.
         shortest: The minimum length in tokens of a shared beginning.
     """
@@ -209,7 +211,7 @@ def prepare_inputs(
     heads = np.zeros_like(rows)  # tokens of the beginning
     for row, group in enumerate(groups):
         rows[group] = row
-        heads[group] = common_prefix_length([prompts[index] for index in group])
+        heads[group] = shareable_prefix_length([prompts[index] for index in group])
     firsts = [group[0] for group in groups]
     ids, mask = _pad_left(model, [prompts[i][: heads[i]] for i in firsts], pad)
     extra: dict[str, Any] = {}
@@ -247,7 +249,7 @@ def _group_by_beginning(
     for index in sorted(indices, key=lambda index: tuple(prompts[index])):
         prompt = prompts[index]
         enough = max(shortest, min(len(before), len(prompt)) // 2)
-        if common_prefix_length([before, prompt]) >= enough:
+        if shareable_prefix_length([before, prompt]) >= enough:
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -255,9 +257,12 @@ def _group_by_beginning(
     return groups
 
 
-def common_prefix_length(prompts: Prompts) -> int:
-    """Returns how many tokens at the beginning all ``prompts`` share. The last token of the
-    shortest prompt never counts."""
+def shareable_prefix_length(prompts: Prompts) -> int:
+    """Returns how many tokens at the beginning of all ``prompts`` are equal.
+
+    The last token of the shortest prompt never counts, so that each prompt keeps a token of its
+    own.
+    """
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
         if position >= shortest - 1 or len(set(tokens)) > 1:
@@ -278,8 +283,13 @@ def _pad_left(
 
 
 class SeededSampling(LogitsProcessor):
-    """A logits processor that samples each row with the temperature, ``top_p`` and seed of its
-    request. ``generate`` itself must decode greedily."""
+    """A logits processor that adds seeded random noise, so that the most likely token is a sample.
+
+    ``generate`` must decode greedily: it takes that token.
+
+    Args:
+        requests: The request of each row, with temperature, ``top_p`` and seed.
+    """
 
     def __init__(self, requests: Sequence[ChatRequest]) -> None:
         self.requests = list(requests)
@@ -383,7 +393,8 @@ class GrammarMask(LogitsProcessor):
         return scores.masked_fill(mask, float("-inf"))
 
     def _create_matchers(self, words: int) -> None:
-        """Creates the grammar checker of each row. ``words`` is the size of the vocabulary."""
+        """Creates a grammar checker for each row that has a JSON schema. ``words`` is the size of
+        the vocabulary."""
         from llguidance import LLMatcher
 
         view = _to_llguidance(self.tokenizer, words)
@@ -397,8 +408,11 @@ class GrammarMask(LogitsProcessor):
             self.matchers.append(matcher)
 
     def _advance_matchers(self, input_ids: torch.Tensor) -> None:
-        """Passes the last token of each row of ``input_ids`` [rows, columns] to the row's grammar
-        checker."""
+        """Tells the grammar checker of each row the token that was generated last.
+
+        Args:
+            input_ids: [rows, columns] token ids so far.
+        """
         for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
             matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():

@@ -39,7 +39,8 @@ LOGIT_ROWS = 512
 
 @dataclass(slots=True)
 class Tree:
-    """The distinct tokens of a group of sequences, as the nodes of a prefix tree.
+    """A prefix tree (trie) of token sequences. Each node is a token, stored once for all sequences
+    that share it.
 
     The first ``base`` nodes are the longest prefix (tokens before the scored part) of a sequence.
     The other nodes follow, each after its parent.
@@ -49,7 +50,7 @@ class Tree:
         tokens: The token id of each node.
         parents: The index of each node's parent, or -1 for the first token of a sequence.
         depths: The position of each node in its sequence.
-        paths: The indices of the nodes of each sequence, in order.
+        paths: For each sequence, the indices of its nodes, in order.
     """
 
     base: int
@@ -93,8 +94,12 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields lists of about ``limit`` nodes of ``tree``, one list for each forward pass. The nodes
-    of the longest prefix are left out."""
+    """Yields lists of nodes of ``tree``, one list for each forward pass after the longest prefix.
+
+    Args:
+        tree: The prefix tree. The nodes of its longest prefix are in no list.
+        limit: The approximate number of nodes in a list.
+    """
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -117,11 +122,12 @@ def score_as_tree(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probabilities of the tokens to score in ``sequences``, with shared beginnings
-    computed once.
+    """Computes the log-probabilities of the scored part of each sequence. A beginning that
+    sequences share is computed once.
 
     Args:
         model: A causal language model with eager or SDPA attention.
+        sequences: The token ids of each sequence, with the start of its scored part.
         joint: Whether to sum the log-probabilities of each prefix too.
         limit: The approximate number of tokens in a forward pass. None depends on the device.
 
@@ -168,7 +174,7 @@ def score_as_tree(
 def _scored_children(
     tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
 ) -> dict[int, list[int]]:
-    """Returns {node: its children whose log-probability is needed}.
+    """Returns node -> its children whose log-probability is needed.
 
     Args:
         tree: The prefix tree of ``sequences``.
@@ -203,11 +209,11 @@ def _run_on_nodes(
 
     Args:
         tree: The prefix tree of the tokens.
-        scored_children: {node: its children whose log-probability is needed}.
+        scored_children: Node -> its children whose log-probability is needed.
         inputs: Further arguments of the model.
 
     Returns:
-        {child: log-probability} for the scored children, and the extended cache.
+        (scored child -> its log-probability, the cache extended by ``nodes``).
     """
     token_ids = torch.tensor(tree.tokens, device=model.device)
     rows: list[int] = []  # the nodes with scored children
@@ -233,7 +239,7 @@ def _attention_mask(
     """Returns the additive attention mask [1, 1, nodes, base + nodes] with which each node sees
     only itself and its ancestors.
 
-    If the layers of ``model`` differ in their attention window, returns {kind of layer: mask}.
+    If the layers of ``model`` differ in their attention window, returns kind of layer -> its mask.
 
     Args:
         tree: The prefix tree of the tokens.
@@ -272,11 +278,12 @@ def _attention_mask(
 def score_one_by_one(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Returns the log-probabilities of the tokens to score, from one forward pass for each of
-    ``sequences``.
+    """Computes the log-probabilities of the scored part of each sequence, with one forward pass for
+    each.
 
     Args:
         model: A causal language model.
+        sequences: The token ids of each sequence, with the start of its scored part.
         joint: Whether to sum the log-probabilities of each prefix too.
 
     Returns:
@@ -308,7 +315,7 @@ def run_for_logits(
 
     Args:
         ids: [1, n] token ids.
-        rows: The positions whose logits are needed.
+        rows: The positions in the sequence whose logits are needed.
         settings: Further arguments of the model.
 
     Returns:
@@ -323,8 +330,8 @@ def run_for_logits(
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """Returns the name of the key-value cache in the arguments and outputs of ``model``, which
-    depends on the version of transformers."""
+    """Returns the name under which ``model`` takes and returns its key-value cache, such as
+    ``past_key_values``."""
     return "cache" if takes_argument(model, "cache") else "past_key_values"
 
 
@@ -379,18 +386,21 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether batches and shared prefixes were tested with the architecture and the
-    attention of ``config``."""
+    """Returns whether batches and shared prefixes were tested with a model's architecture.
+
+    Args:
+        config: The model's config. Its attention implementation must be eager or SDPA too.
+    """
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
 
 def can_share_prefix(config: PreTrainedConfig) -> bool:
-    """Returns whether a model with this ``config`` can compute a prefix that several prompts share
-    only once.
+    """Returns whether a prefix of several prompts can be computed once for all of them.
 
-    The architecture must be tested, without sliding windows and without positions that depend on
-    the length.
+    Args:
+        config: The model's config. It must have a tested architecture, no sliding windows, and no
+            rotary scaling that depends on the sequence length.
     """
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
@@ -403,10 +413,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns the attention window in tokens of each kind of layer. None is no window.
-
-    An example is ``{"full_attention": None, "sliding_attention": 4096}``.
-    """
+    """Returns kind of layer -> its attention window in tokens (None: no window), such as
+    ``{"full_attention": None, "sliding_attention": 4096}``."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

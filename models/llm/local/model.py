@@ -126,10 +126,10 @@ class LocalModel(TokenModel):
         model: The network.
         tokenizer: The tokenizer of the model.
         name: The name of the model.
-        token_budget: The maximum number of tokens in a batch of answers, with padding.
+        token_budget: The maximum number of tokens in a batch of prompts and answers, with padding.
         context: The context length in tokens, if it should be lower than the model's own.
-        shared: Whether to compute a prefix that continuations share only once. None does so for
-            tested architectures.
+        shared: Whether the common prefix of several continuations is computed once for all of them.
+            None: only for tested architectures.
         thinking: The maximum number of tokens of thinking. None is 4096 for models that always
             think, otherwise 0.
         weights: A hash of the model's files. None computes a hash of the parameters of ``model``.
@@ -173,8 +173,13 @@ class LocalModel(TokenModel):
     def _to_completion(
         self, row: GeneratedAnswer, request: ChatRequest, prompt: int
     ) -> Completion:
-        """Returns the generated answer ``row`` as the completion of ``request``. ``prompt`` is the
-        length of the prompt in tokens."""
+        """Converts the generated token ids to a Completion.
+
+        Args:
+            row: The generated answer.
+            request: The request that was answered.
+            prompt: The length of the prompt in tokens.
+        """
         finish: Finish = "length"
         if row.ended:
             finish = "stop"
@@ -188,8 +193,12 @@ class LocalModel(TokenModel):
     def _generate_in_batches(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[GeneratedAnswer]:
-        """Returns a generated answer to each of ``prompts`` (token ids), whose ``requests`` have
-        the sampling settings."""
+        """Generates one answer for each prompt, in batches that fit the memory.
+
+        Args:
+            prompts: The token ids of each prompt.
+            requests: The request of each prompt, with its token limit and sampling settings.
+        """
 
         def generate(batch: Sequence[int]) -> list[GeneratedAnswer]:
             return generate_batch(

@@ -13,9 +13,13 @@ from medal_judges.storage.files import build_once, cache_folder
 
 
 def find_or_convert_model(model: str) -> str:
-    """Returns the folder or hub id of ``model`` for transformers. An ``embedded:`` model that is
-    stored as GGUF is converted at its first use. Raises ConfigError if ``model`` is a GGUF file of
-    the user."""
+    """Returns the folder or hub id from which transformers loads ``model``.
+
+    A shipped model (``embedded:smollm2``) that is stored as GGUF is converted at its first use.
+
+    Raises:
+        ConfigError: ``model`` is a GGUF file of the user.
+    """
     # A tokenizer built from such a file may split text in another way than the model's own.
     if model.lower().endswith(".gguf"):
         raise ConfigError(
@@ -30,17 +34,19 @@ def find_or_convert_model(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns a name for ``model`` without a path: the last part of a folder's path, or the hub id.
-    Colons become slashes, as in ``embedded/smollm2``."""
+    """Returns the name by which saved scores identify ``model``, without a path: a folder's name or
+    the hub id. Colons become slashes, as in ``embedded/smollm2``."""
     if Path(model).is_dir():
         return Path(model).resolve().name
     return model.replace(":", "/")
 
 
 def convert_gguf(file: Path) -> Path:
-    """Returns a folder with the model in the GGUF ``file``, as safetensors with a tokenizer. The
-    file is converted at its first use. Raises MissingExtraError if the package ``gguf`` is not
-    installed."""
+    """Returns a cached folder with the model in the GGUF ``file``, as safetensors with a tokenizer.
+
+    Raises:
+        MissingExtraError: The package ``gguf`` is not installed.
+    """
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
     return build_once(folder, partial(_write_from_gguf, file))

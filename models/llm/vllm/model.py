@@ -71,8 +71,14 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
-    """Returns the arguments with which ``vllm.LLM`` is started for ``config``. Raises ConfigError
-    if ``config.engine`` sets an argument that is fixed."""
+    """Returns the arguments for ``vllm.LLM``: argument -> value.
+
+    Args:
+        config: The settings of the model.
+
+    Raises:
+        ConfigError: ``config.engine`` sets an argument that cannot be changed, such as ``model``.
+    """
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
@@ -93,8 +99,11 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
 
 def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
-    """Returns the sampling settings of ``request`` as vLLM's SamplingParams. If the model
-    ``thinks`` before it answers, the JSON schema is not enforced."""
+    """Returns the sampling settings of ``request`` as vLLM's SamplingParams.
+
+    Args:
+        thinks: Whether the model thinks before it answers. If so, the JSON schema is not enforced.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -197,8 +206,12 @@ class VllmModel(TokenModel):
         )
 
     def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
-        """Runs the engine on ``prompts`` (token ids) and returns vLLM's outputs. ``params`` has the
-        SamplingParams of each prompt."""
+        """Runs the engine and returns vLLM's RequestOutput for each prompt.
+
+        Args:
+            prompts: The token ids of each prompt.
+            params: The SamplingParams of each prompt.
+        """
         if not prompts:
             return []
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -208,7 +221,7 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation in each of ``groups``.
+        """Returns the likelihood of each continuation, in the groups in which they are given.
 
         Args:
             groups: Groups of continuations. A prefix that continuations share is computed once.
@@ -246,14 +259,15 @@ class VllmModel(TokenModel):
         read_cache: bool,
         joint: bool,
     ) -> dict[int, Likelihood]:
-        """Returns {index: likelihood} for the ``sequences`` at ``indices``.
+        """Returns index of a sequence -> its likelihood, for the ``sequences`` at ``indices``.
 
-        A sequence is missing if vLLM returns no log-probability for one of its scored tokens,
-        because the token was cached.
+        A sequence is left out if vLLM had one of its scored tokens in the cache and so returned no
+        log-probability for this token.
 
         Args:
             read_cache: Whether to use vLLM's prefix cache.
-            joint: Whether to compute the log-probability of each prefix too.
+            joint: Whether to compute the log-probability of each prefix too. Only without
+                ``read_cache``.
         """
         params = scoring_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
@@ -278,8 +292,9 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM returned no
-    log-probability for a cached token.
+    """Returns the likelihood of the scored part of ``sequence``.
+
+    Returns None if vLLM had a scored token in its cache and so returned no log-probability for it.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.

@@ -50,11 +50,11 @@ def test_an_answer_comes_back_as_it_was_and_a_failure_does_not(tmp_path: Path) -
     cache = AnswerCache(tmp_path / "answers.sqlite")
     tokens = (TokenChoice("x", -0.25, {"x": -0.25, "y": -1.5}),)
     answer = Completion("\u00e9", enforced=True, tokens=tokens)
-    cache.save("a", answer)
-    cache.save("b", failed_completion("it fails"))
-    cache.save("c", Completion("half a pair: \ud83d"))
+    cache.save_unfailed("a", answer)
+    cache.save_unfailed("b", failed_completion("it fails"))
+    cache.save_unfailed("c", Completion("half a pair: \ud83d"))
     assert AnswerCache(cache.path).find(["a", "b", "c", "d"]) == {"a": answer}
-    cache.save("a", Completion("new"))
+    cache.save_unfailed("a", Completion("new"))
     assert cache.find(["a"])["a"].text == "new"
 
 
@@ -72,7 +72,7 @@ from medal_judges.models.llm.answer_cache import AnswerCache
 from medal_judges.models.llm.protocol import Completion
 cache = AnswerCache(Path(sys.argv[1]))
 for number in range(1_000_000):
-    cache.save(f"{sys.argv[2]}-{number}", Completion(chr(233) * (number * 7919 % 20000)))
+    cache.save_unfailed(f"{sys.argv[2]}-{number}", Completion(chr(233) * (number * 7919 % 20000)))
     print(number, flush=True)  # printed only when it is on disk
 """
 

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.protocol import Continuation, Message
+from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 STRICT = (  # as Gemma's: no system role, roles in turns, its own beginning token
@@ -46,21 +46,22 @@ def tokenizer(template: str | None, *, adds_bos: bool = False) -> Any:
 def test_a_turn_is_parted_into_what_stands_before_it_itself_and_its_end() -> None:
     tok = tokenizer(CHATML)
     chat = ChatTemplate(tok)
-    assert tok.decode(chat.prefix(HI, "user")) == (
+    assert tok.decode(chat.prefix_ids(HI, "user")) == (
         "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|im_start|>user\n"
     )
     open_end = chat.to_sequence(Continuation(HI, "no way", "user", score_eos=False))
     assert tok.decode(open_end.ids[open_end.start :]) == "no way"
     whole = chat.to_sequence(Continuation(HI, "no way", "user"))
     assert tok.decode(whole.ids[whole.start :]) == "no way<|im_end|>"
-    assert list(whole.ids[: whole.start]) == chat.prefix(HI, "user")
+    assert list(whole.ids[: whole.start]) == chat.prefix_ids(HI, "user")
 
 
 @pytest.mark.parametrize("template", [CHATML, STRICT, None])
 @pytest.mark.parametrize("adds_bos", [True, False])
 def test_one_beginning_token_never_two(template: str | None, adds_bos: bool) -> None:
     tok = tokenizer(template, adds_bos=adds_bos)
-    ids = ChatTemplate(tok).prefix(HI, "assistant" if template == CHATML else "user")
+    role: ChatRole = "assistant" if template == CHATML else "user"
+    ids = ChatTemplate(tok).prefix_ids(HI, role)
     wanted = adds_bos or template == STRICT
     assert ids.count(tok.bos_token_id) == int(wanted)
     assert not wanted or ids[0] == tok.bos_token_id
@@ -72,7 +73,7 @@ def test_a_system_message_that_the_template_refuses_or_drops_is_folded(
 ) -> None:
     tok = tokenizer(template)
     chat = ChatTemplate(tok)
-    text = tok.decode(chat.prefix((Message("system", "Be kind."), *HI), "user"))
+    text = tok.decode(chat.prefix_ids((Message("system", "Be kind."), *HI), "user"))
     assert "Be kind.\n\nhi" in text
     assert chat.identity()["system"] == "folded"
 
@@ -130,7 +131,7 @@ def test_no_word_start_piece_is_left_alone_at_the_boundary(
     asked = tok.apply_chat_template(
         turns, add_generation_prompt=True, return_dict=False
     )
-    assert chat.prefix(HI[:1], "assistant") == asked
+    assert chat.prefix_ids(HI[:1], "assistant") == asked
     whole = chat.to_sequence(Continuation(HI[:1], text))
     said = [*turns, {"role": "assistant", "content": text}]
     assert list(whole.ids) == tok.apply_chat_template(said, return_dict=False)

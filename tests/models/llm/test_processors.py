@@ -51,7 +51,7 @@ def test_penalised_answers_are_those_of_the_definition_in_any_batch(
 
     def by_definition(asked: ChatRequest) -> str:
         prompt, answer = (
-            list(llm.template.prefix(asked.messages, "assistant")),
+            list(llm.template.prefix_ids(asked.messages, "assistant")),
             list[int](),
         )
         while len(answer) < asked.max_tokens:

@@ -70,7 +70,7 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     assert always.thinking == BUDGET and always.context == always.window // 2
     optional = thinker(OPTIONAL)
     assert optional.thinking == 0 and optional.context == optional.window
-    said = optional.tokenizer.decode(optional.template.prefix(ASK, "assistant"))
+    said = optional.tokenizer.decode(optional.template.prefix_ids(ASK, "assistant"))
     assert said.endswith("<think>\n\n</think>\n\n")
     willing = thinker(OPTIONAL, 40)
     prompt = willing.tokenizer.decode(willing._prompt_ids(ASK))

@@ -9,7 +9,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.builder import (
     PromptBuilder,
     PromptView,
-    turn_indices,
+    kept_indices,
 )
 from medal_judges.models.prompted.prompt import Prompt, load_prompt
 from medal_judges.models.prompted.ratings import Ratings
@@ -81,15 +81,15 @@ TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
 
 
 def test_shares_of_a_dialogue() -> None:
-    assert turn_indices(TEN, "full") == [*range(10)] == turn_indices(TEN, "summary_50")
-    assert turn_indices(TEN, "last_40") == [6, 7, 8, 9]
-    assert turn_indices(TEN, "first_40") == [0, 1, 2, 3]
-    assert turn_indices(TEN, "first_20_last_20") == [0, 1, 8, 9]
+    assert kept_indices(TEN, "full") == [*range(10)] == kept_indices(TEN, "summary_50")
+    assert kept_indices(TEN, "last_40") == [6, 7, 8, 9]
+    assert kept_indices(TEN, "first_40") == [0, 1, 2, 3]
+    assert kept_indices(TEN, "first_20_last_20") == [0, 1, 8, 9]
     # grown to a turn of the assistant
-    assert turn_indices(TEN[:3], "first_20_last_20") == [0, 1, 2]
-    assert turn_indices(TEN[:3], "last_40") == [1, 2]
-    assert turn_indices(TEN[:2], "first_40") == [0, 1]
-    assert turn_indices([], "last_40") == []
+    assert kept_indices(TEN[:3], "first_20_last_20") == [0, 1, 2]
+    assert kept_indices(TEN[:3], "last_40") == [1, 2]
+    assert kept_indices(TEN[:2], "first_40") == [0, 1]
+    assert kept_indices([], "last_40") == []
 
 
 QUALITY = Dimension(

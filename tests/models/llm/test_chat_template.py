@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
+from medal_judges.models.llm.protocol import Continuation, Message
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 STRICT = (  # as Gemma's: no system role, roles in turns, its own beginning token
@@ -59,12 +59,11 @@ def test_a_turn_is_parted_into_what_stands_before_it_itself_and_its_end() -> Non
 @pytest.mark.parametrize("template", [CHATML, STRICT, None])
 @pytest.mark.parametrize("adds_bos", [True, False])
 def test_one_beginning_token_never_two(template: str | None, adds_bos: bool) -> None:
-    tok = tokenizer(template, adds_bos=adds_bos)
-    role: ChatRole = "assistant" if template == CHATML else "user"
-    ids = ChatTemplate(tok).prefix_ids(HI, role)
+    t = tokenizer(template, adds_bos=adds_bos)
+    ids = ChatTemplate(t).prefix_ids(HI, "assistant" if template == CHATML else "user")
     wanted = adds_bos or template == STRICT
-    assert ids.count(tok.bos_token_id) == int(wanted)
-    assert not wanted or ids[0] == tok.bos_token_id
+    assert ids.count(t.bos_token_id) == int(wanted)
+    assert not wanted or ids[0] == t.bos_token_id
 
 
 @pytest.mark.parametrize("template", [STRICT, MUTE])

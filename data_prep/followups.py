@@ -145,13 +145,15 @@ class FollowUpRunner(JobRunner[FollowUpRequest]):
 def generate_follow_ups(
     name: str, config: FollowUpsConfig, out: Path
 ) -> FollowUpPool | None:
-    """Asks the models of ``config`` for follow-ups, and returns the distinct ones as a pool.
+    """Asks the models of ``config`` for follow-ups (messages with which a user might react to a
+    reply), and returns the distinct ones.
 
     Follow-ups that differ only in case or punctuation count once. Returns None if no model lists
     any.
 
     Args:
-        name: The name of the pool.
+        name: The name of the pool, which is the returned collection of follow-ups.
+        config: The models, and how many follow-ups to ask for.
         out: The file meant for the pool. This function writes only a journal of answers beside it,
             from which a second run resumes.
     """
@@ -162,7 +164,7 @@ def generate_follow_ups(
         runner.run()
         llm = runner.agents.get(llm_config(setting).model)
         for job in runner.jobs.values():
-            for text in parse_list(job.text or ""):
+            for text in parse_follow_ups(job.text or ""):
                 key = (" ".join(re.findall(r"\w+", text.casefold())), job.sign)
                 distinct.setdefault(
                     key,
@@ -180,9 +182,12 @@ def generate_follow_ups(
     )
 
 
-def parse_list(answer: str) -> list[str]:
-    """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks.
-    Skips lines outside the list, and items of more than 20 words."""
+def parse_follow_ups(answer: str) -> list[str]:
+    """Returns the follow-ups in ``answer``: the items of its numbered or bulleted list, without
+    quotation marks.
+
+    Leaves out items of more than 20 words, and lines outside the list.
+    """
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

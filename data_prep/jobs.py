@@ -35,10 +35,11 @@ START_AGAIN = "Type another --out, or start again from the beginning with --over
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer to one request of a job: one line of the journal.
+    """A model's answer to one request of a job. It is one line of the journal, a file from which an
+    interrupted run resumes.
 
     Attributes:
-        id: The id of the job, such as that of a dialogue to generate.
+        id: The id of the job, such as the id of the dialogue to generate.
         stage: What the job asked for, such as ``reply`` or ``check``.
         answer: The text of the answer.
         cut: Whether the answer was truncated at its token limit.
@@ -82,13 +83,13 @@ def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str
 
 
 class Agents:
-    """The language models of a run by agent (the role of a model, such as ``judge``), each loaded
-    when it is first needed.
+    """The language models of a run, one for each agent (a role such as ``judge`` or
+    ``chatbot:NAME``).
 
-    Agents with equal settings share one model.
+    A model is loaded when it is first needed. Agents with equal settings share one model.
 
     Attributes:
-        settings: Agent, such as ``chatbot:NAME`` -> settings of its model.
+        settings: Agent -> settings of its model.
         loaded: Settings as JSON -> loaded model.
     """
 
@@ -200,11 +201,12 @@ class JobRunner(ABC, Generic[J]):
     Subclasses define what a job asks for, and what an answer changes.
 
     Attributes:
-        journal: The file of all answers.
+        journal: The file of all answers, from which an interrupted run resumes.
         agents: The language models.
         max_cost: Cost limit in US dollars for all paid models together, or None.
         per_call: The number of requests sent to a local model at a time.
-        failures: After this number of failed requests in a row, a job is postponed to the next run.
+        failures: The number of failed requests in a row after which a job is postponed to the next
+            run.
         active: Job id -> job, for the jobs with a request in the next round.
         waiting: Job id -> reason of failure, for the postponed jobs.
         usage: The tokens and costs of this run, without answers from the cache.
@@ -270,10 +272,10 @@ class JobRunner(ABC, Generic[J]):
         return True
 
     def replay_journal(self) -> None:
-        """Applies the answers that earlier runs wrote to the journal.
+        """Applies the answers that earlier runs wrote to the journal to their jobs.
 
         Raises:
-            DataError: A line is damaged. The error has its number.
+            DataError: A line of the journal is damaged. The error has the line number.
             MedalError: An answer is for an unknown job or for another step of its job, or the
                 journal has other settings.
         """

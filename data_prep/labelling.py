@@ -88,7 +88,8 @@ def with_labels(
 
 
 def _comments(judgement: Judgement) -> dict[str, str]:
-    """Returns the judge's comments in ``judgement``, by dimension."""
+    """Returns dimension -> the judge's comment, for the dimensions with a comment in
+    ``judgement``."""
     comments = {}
     for name, details in judgement.details.items():
         if comment := details.get("comment"):
@@ -97,10 +98,12 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns the field ``earlier_labels`` for ``row.extra``, as ``{"earlier_labels": [...]}``.
+    """Returns the field for ``row.extra`` that keeps the labels of ``row`` when new ones replace
+    them.
 
-    The current labels of ``row`` are at the end of the list. If there are none, the mapping is
-    empty.
+    Returns:
+        ``{"earlier_labels": [...]}``, oldest labels first, the current ones last. Empty if ``row``
+            has no labels.
     """
     if not row.labels:
         return {}
@@ -231,7 +234,7 @@ def label_file(
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
     summary = LabelCounts(dimensions, repeats)
-    write_and_count_rows(rows(), checks, judgements, out, summary)
+    label_and_write_rows(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -245,17 +248,18 @@ def label_file(
     return summary, report
 
 
-def write_and_count_rows(
+def label_and_write_rows(
     rows: Iterable[LabelledDialogue],
     checks: Mapping[str, Judgement] | None,
     judgements: Mapping[str, Judgement] | None,
     folder: Path,
     summary: LabelCounts,
 ) -> None:
-    """Writes each of ``rows`` to malformed.jsonl (faulty simulated user), labelled.jsonl or
-    unlabelled.jsonl in ``folder``.
+    """Labels ``rows``, and writes each to one file in ``folder``: malformed.jsonl (faulty simulated
+    user), labelled.jsonl or unlabelled.jsonl.
 
     Args:
+        rows: The dialogues.
         checks: Row id -> judgement of the simulated user. None if users were not checked.
         judgements: Row id -> judgement of the dialogue. With None, rows keep their labels.
         summary: The counts to update.
@@ -297,7 +301,9 @@ def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
     for each language and user model.
 
     Args:
-        users: The list ``users`` of report.json.
+        users: Counts for each language and user model, such as ``{"lang": "en", "user": NAME,
+            "checked": 50, "malformed": 4, "role_confusion": 3}``. Users that no judge could check
+            have ``checked`` 0 and no bar.
     """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
@@ -314,8 +320,11 @@ def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
 def _judgement_of(
     row: LabelledDialogue, judgements: Mapping[str, Judgement]
 ) -> Judgement:
-    """Returns the judgement of ``row`` from ``judgements`` (by row id). Raises MedalError if it is
-    missing."""
+    """Returns the judgement of ``row``. Raises MedalError if it is missing.
+
+    Args:
+        judgements: Row id -> judgement.
+    """
     judgement = judgements.get(row.id)
     if judgement is None:
         raise MedalError(
@@ -333,10 +342,11 @@ class LabelCounts:
         repeats: How often the judge was asked about each dialogue.
         kinds: Output file (``labelled``, ``malformed`` or ``unlabelled``) -> number of rows.
         failures: Reason -> number of failed judgements.
-        users: One mapping for each judged user: ``{"lang": "en", "user": NAME, "checked": 1,
-            "malformed": 1, "role_confusion": 1}``. A count is 0 or 1.
-        deviations: Dimension -> for each dialogue, the standard deviation of the scores over
-            repeats (n - 1).
+        users: One mapping for each simulated user whose messages a judge checked for faults:
+            ``{"lang": "en", "user": NAME, "checked": 1, "malformed": 1, "role_confusion": 1}``. A
+            count is 0 or 1.
+        deviations: Dimension -> standard deviations (n - 1) of the scores over repeats, one for
+            each dialogue.
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -359,8 +369,8 @@ class LabelCounts:
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_judgement(self, judgement: Judgement) -> None:
-        """Counts ``judgement`` if it failed, and adds the standard deviations of its scores over
-        repeats."""
+        """Counts ``judgement`` if it failed, and adds to ``deviations`` the standard deviation of
+        its scores over repeats, if there are repeats."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         for name, details in judgement.details.items():
@@ -370,10 +380,11 @@ class LabelCounts:
                 self.deviations[name].append(stdev(numbers))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the counts as a JSON object for report.json.
+        """Returns the counts as a JSON object for report.json, with ``users`` summed for each
+        language and user model.
 
-        With repeats, ``std_over_repeats`` has the mean standard deviation of each dimension, in
-        ascending order (MEDAL, Table 3).
+        If the judge was asked more than once, ``std_over_repeats`` maps dimension -> mean standard
+        deviation (``std``) and number of ``dialogues``, lowest first (MEDAL, Table 3).
         """
         users: list[dict[str, Any]] = []
         if self.users:
@@ -395,8 +406,9 @@ class LabelCounts:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields the tables to print: standard deviations over repeats (MEDAL, Table 3), and
-        malformed users by language and user model (Figure 7). A table without rows is left out."""
+        """Yields the tables to print: standard deviations over repeats (MEDAL, Table 3), and the
+        malformed users of each language and user model (Figure 7). A table without rows is left
+        out."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

@@ -190,8 +190,8 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Sets the field ``texts`` of each of ``translations``. It stays None if all attempts
-        failed.
+        """Translates all of ``translations``, and sets their field ``texts``. It stays None for a
+        dialogue if all attempts failed.
 
         The model's answers go to a journal beside the file ``out``, from which a second run
         resumes. ``out`` is not written.
@@ -286,7 +286,7 @@ class TranslationRunner(JobRunner[Translation]):
         )
 
 
-def write_translations(
+def translate_to_file(
     runner: TranslationRunner,
     translations: Sequence[Translation],
     out: Path,
@@ -294,12 +294,15 @@ def write_translations(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Translates ``translations`` with ``runner``, and writes the translated dialogues to ``out``.
+    """Translates dialogues with ``runner``, and writes the translated dialogues, without labels, to
+    ``out``.
 
-    They have no labels. If ``out`` is ``x.jsonl``, failed translations are written to
-    ``x.failed.jsonl`` with the reason.
+    If ``out`` is ``x.jsonl``, failed translations are written to ``x.failed.jsonl`` with the
+    reason.
 
     Args:
+        translations: The dialogues to translate, each with its target language.
+        out: The file to write. Rows in it that are not in ``translations`` are kept.
         overwrite: Whether to discard the translations and the journal of earlier runs.
         progress: Called with the number of finished translations after each answer.
 

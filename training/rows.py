@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medal_judges.data_prep.perturbation.edit import Split
-from medal_judges.data_prep.perturbation.injection import inject_issues
+from medal_judges.data_prep.perturbation.injection import make_issue_rows
 from medal_judges.data_prep.sources.leaks import find_leaks, require_no_leaks
 from medal_judges.data_prep.sources.registry import SOURCES, source_name, stream_rows
 from medal_judges.errors import ConfigError, SourceError
@@ -456,7 +456,7 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
         rows = [rows[number] for number in sorted(order[: entry.limit])]
     if entry.plant is None:
         return rows
-    injected = inject_issues(
+    injected = make_issue_rows(
         rows,
         seed=seed,
         split=_TABLES[part],

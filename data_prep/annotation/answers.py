@@ -27,17 +27,21 @@ _WORDS = {
 }
 
 
-def validate_ratings(
+def parse_annotations(
     annotations: Iterable[Annotation], project: Project
 ) -> tuple[list[Annotation], list[str]]:
-    """Returns the valid ones of ``annotations``, and messages about the invalid and missing ones.
+    """Returns ``annotations`` with their ratings as numbers, and messages about what is invalid or
+    missing.
 
-    Invalid are an unknown dialogue or annotator, and different ratings of one dialogue by the same
-    annotator. Empty annotations are skipped.
+    Left out are empty annotations, unknown dialogues and annotators, and different ratings of one
+    dialogue by the same annotator.
+
+    Args:
+        annotations: What annotators entered, with ratings as text.
+        project: The dialogues, the dimensions, and who annotates which dialogue.
 
     Returns:
-        The valid annotations, with their ratings as numbers (None where a rating is invalid), and
-            one message for each problem.
+        The annotations, where a rating off its scale is None, and one message for each problem.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Annotation]] = defaultdict(list)
@@ -47,7 +51,7 @@ def validate_ratings(
         elif any(annotation.values.values()):
             checked = replace(
                 annotation,
-                values=_parse_values(annotation, project.dimensions, problems),
+                values=_parse_ratings(annotation, project.dimensions, problems),
             )
             valid[annotation.key, annotation.annotator].append(checked)
     agreed = []
@@ -60,10 +64,10 @@ def validate_ratings(
         problems.append(
             f"{problem}; keep one of them, or correct the name of the annotator"
         )
-    return agreed, problems + _list_missing(project, valid)
+    return agreed, problems + _missing_annotation_messages(project, valid)
 
 
-def _list_missing(
+def _missing_annotation_messages(
     project: Project, annotated: Collection[tuple[str, str]]
 ) -> list[str]:
     """Returns one message for each annotator of ``project`` who has not rated all their dialogues.
@@ -71,7 +75,7 @@ def _list_missing(
     If no dialogue is assigned to anyone, there is at most one message, for the whole project.
 
     Args:
-        annotated: Finished pairs of dialogue key and annotator name.
+        annotated: (dialogue key, annotator name) pairs that are finished.
     """
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
@@ -87,8 +91,8 @@ def _list_missing(
 
 
 def _find_key_problem(annotation: Annotation, project: Project) -> str | None:
-    """Returns why the dialogue key or the annotator's name in ``annotation`` is invalid, or
-    None."""
+    """Returns why the dialogue key or the annotator's name in ``annotation`` is invalid, such as a
+    dialogue that is not assigned to the annotator. Returns None if both are valid."""
     if annotation.key not in project.rows:
         return (
             f"field 'key': expected a key of this project, got {annotation.key!r}; type the key of "
@@ -110,19 +114,22 @@ def _find_key_problem(annotation: Annotation, project: Project) -> str | None:
     return None
 
 
-def _parse_values(
+def _parse_ratings(
     annotation: Annotation, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the ratings in ``annotation`` as numbers, by dimension. An invalid rating is None.
+    """Returns the ratings in ``annotation`` as numbers.
 
     Args:
         dimensions: The dimensions of the project.
-        problems: Gets one message for each invalid rating.
+        problems: A list to which one message is added for each invalid rating.
+
+    Returns:
+        Dimension -> rating, None if it is missing or invalid.
     """
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = annotation.values.get(dimension.name, "").strip()
-        value = _parse_level(text, dimension)
+        value = _parse_rating(text, dimension)
         values[dimension.name] = value
         if value is None:
             expected = example = f"{YES} or {NO}"
@@ -144,7 +151,7 @@ def _parse_values(
     return values
 
 
-def _parse_level(text: str, dimension: Dimension) -> float | None:
+def _parse_rating(text: str, dimension: Dimension) -> float | None:
     """Returns the rating ``text``, such as ``4`` or ``yes``, as a number on the scale of
     ``dimension``. Returns None if the scale has no such value."""
     if dimension.kind == "binary" and text.lower() in _WORDS:

@@ -32,8 +32,8 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
     ``questions``, then two free texts.
 
     Args:
-        asks: Has the questions above the two free texts, as ``asks["other_text"]`` and
-            ``asks["comment"]``.
+        questions: The questions with their possible answers.
+        asks: Name of a free text (``other_text`` or ``comment``) -> question above it.
     """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks

@@ -178,10 +178,10 @@ def new_project(
     return Project(by_key, dimensions, assignments, seed)
 
 
-def _require_no_project(folder: Path) -> None:
+def _require_no_project_files(folder: Path) -> None:
     # The package is written first: rows without it are somebody's.
-    """Raises MedalError if ``folder`` has an annotation project, or a rows.jsonl of another
-    origin."""
+    """Raises MedalError if ``folder`` has the file project.json of an annotation project, or a file
+    rows.jsonl that no project wrote."""
     is_foreign = (folder / ROWS_FILE).exists() and not (folder / "package").exists()
     if is_foreign or (folder / PROJECT_FILE).exists():
         raise MedalError(
@@ -211,7 +211,7 @@ def write_project(
         ConfigError: The guidelines do not describe the levels of a dimension.
         MissingExtraError: ``xlsx`` needs openpyxl, which is not installed.
     """
-    _require_no_project(folder)
+    _require_no_project_files(folder)
     out = folder / "package"
     asks = make_questions(project.dimensions, guidelines)
     studio = folder / "package" / "label_studio"

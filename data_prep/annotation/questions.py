@@ -110,7 +110,7 @@ class Annotation:
         where: The file and its row or task, for error messages.
         key: The dialogue's key, such as ``d41b0c0ffee12``, which annotators see in place of its id.
         annotator: The name of the annotator.
-        values: Dimension -> rating, as text such as ``"4"``. ``validate_ratings`` returns numbers,
+        values: Dimension -> rating, as text such as ``"4"``. ``parse_annotations`` returns numbers,
             and None for an invalid rating.
         texts: The free texts ``other_text`` and ``comment``.
     """

@@ -51,14 +51,14 @@ _NO_LABELS = "No row has a label: there are no issues and no scores to count."
 
 
 def statistics_page(stats: CorpusStatistics) -> Page:
-    """Returns the page stats.html of ``stats``: its tables, its figures, and what the terminal
-    prints."""
+    """Returns the page stats.html that shows ``stats``. The page has tables, figures, and the lines
+    to print in the terminal."""
     texts = []
     labels = []
     for head in _GROUPINGS:
-        if stats.names_in_column(_GROUPINGS[head]):
-            texts.append(text_table(stats, head))
-            labels.append(label_table(stats, head))
+        if stats.groupable_names(_GROUPINGS[head]):
+            texts.append(text_statistics_table(stats, head))
+            labels.append(label_statistics_table(stats, head))
     if not len(stats.labels.columns):
         labels = []
     tables = [*texts, *labels]
@@ -94,29 +94,38 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     )
 
 
-def _rows_by_name(
+def _rows_per_name_and_all(
     stats: CorpusStatistics, column: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields (name, rows) for each name in ``column`` of ``stats``, such as each language, and at
-    last (``all``, all rows)."""
-    for name in stats.names_in_column(column):
+    """Yields (name, rows of that name) for each name in ``column`` of ``stats``, and then (``all``,
+    all rows).
+
+    Args:
+        stats: The statistics, with one row for each dialogue.
+        column: ``lang``, ``chatbot`` or ``user``. With more than 60 names, only ``all`` is yielded.
+    """
+    for name in stats.groupable_names(column):
         yield name, stats.rows[stats.rows[column] == name]
     yield "all", stats.rows
 
 
-def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of ``stats`` with the number of dialogues and turns, the length of turns, and
-    MTLD (MEDAL, Table 2).
+def text_statistics_table(stats: CorpusStatistics, head: str) -> Table:
+    """Returns a table of text statistics (MEDAL, Table 2).
 
     Args:
+        stats: The statistics to show.
         head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
+
+    Returns:
+        A table with the number of dialogues, the mean number of turns, the mean length of a turn,
+            and the mean MTLD (lexical diversity). The last row is ``all``.
     """
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
     for name in (*map(str.capitalize, units), "MTLD"):
         columns += [f"{name}, {side}" for side in SIDES]
     table: list[Row] = []
-    for name, rows in _rows_by_name(stats, _GROUPINGS[head]):
+    for name, rows in _rows_per_name_and_all(stats, _GROUPINGS[head]):
         turns = rows.turns_user + rows.turns_assistant
         cells: list[Cell] = [len(rows), _to_cell(turns.mean(), "no dialogue")]
         for unit in units:
@@ -141,23 +150,23 @@ def text_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def _to_cell(value: float, reason: str) -> Estimate:
-    """Returns ``value`` as a table cell. NaN becomes a cell without a value that states
+    """Returns ``value`` as a table cell without an interval. NaN becomes an empty cell that states
     ``reason``."""
     if np.isnan(value):
         return Estimate(None, reason=reason)
     return Estimate(float(value))
 
 
-def label_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of ``stats`` with the share of each issue and the mean of each numeric
-    dimension.
+def label_statistics_table(stats: CorpusStatistics, head: str) -> Table:
+    """Returns a table with the share of each issue and the mean of each numeric dimension.
 
     Args:
+        stats: The statistics to show.
         head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
     """
     dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
-    for name, rows in _rows_by_name(stats, _GROUPINGS[head]):
+    for name, rows in _rows_per_name_and_all(stats, _GROUPINGS[head]):
         cells: list[Cell] = [len(rows)]
         for dimension in dimensions:
             figure = stats.estimate(rows, dimension)
@@ -174,9 +183,12 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields a table of chatbots by languages for each issue and each numeric dimension in
-    ``stats`` (MEDAL, Figure 2)."""
-    langs, chatbots = stats.names_in_column("lang"), stats.names_in_column("chatbot")
+    """Yields one table for each issue and each numeric dimension in ``stats`` (MEDAL, Figure 2).
+
+    A table has a row for each chatbot and a column for each language. Its cells are shares of
+    dialogues with the issue, or mean labels.
+    """
+    langs, chatbots = stats.groupable_names("lang"), stats.groupable_names("chatbot")
     if not chatbots:
         return
     for dimension in (*stats.issues, *stats.graded_dimensions):
@@ -192,12 +204,12 @@ def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Returns a figure with the share of each issue in ``stats``, by language (MEDAL, Figure 9).
-    Returns None if there are no issues."""
+    """Returns a figure with a panel for each issue: the share of dialogues with the issue in each
+    language (MEDAL, Figure 9). Returns None if ``stats`` has no issues."""
     panels = []
     for issue in stats.issues:
         shares = {}
-        for lang in stats.names_in_column("lang"):
+        for lang in stats.groupable_names("lang"):
             shares[lang] = stats.estimate(stats.select_rows(lang=lang), issue)
         panels.append(share_panel(issue, shares))
     if panels:
@@ -206,8 +218,8 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def score_distribution_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns figures of the distribution of labels, such as 1 to 5, by language (MEDAL, Figure
-    10).
+    """Returns figures with the share of each possible label, such as 1 to 5, in each language
+    (MEDAL, Figure 10).
 
     Returns:
         Dimension -> figure, for the numeric dimensions in ``stats`` with only a few possible
@@ -232,7 +244,7 @@ def _score_distribution_figure(
         # orange for the lower half of the levels, purple for the upper half
         colours.append(colormaps["PuOr"](i / max(1, len(levels) - 1)))
     bars = []
-    for lang in stats.names_in_column("lang"):
+    for lang in stats.groupable_names("lang"):
         answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
         counts = np.floor(answers + 0.5).value_counts()
         segments = []
@@ -250,7 +262,8 @@ def _score_distribution_figure(
 
 
 def provenance_facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
-    """Returns (name, value) pairs that say what ``stats`` were computed from."""
+    """Returns (name, value) pairs about the origin of ``stats``: files, hash of the data, version
+    of this package, judges that labelled the rows, and what is wrong with the rows."""
     pairs = [
         ("files", stats.name),
         ("data", stats.data),

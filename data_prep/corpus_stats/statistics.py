@@ -42,16 +42,17 @@ class CorpusStatistics:
 
     Attributes:
         name: The name of the set.
-        rows: A row for each dialogue. Columns: lang, chatbot, user, group, and for each side the
-            number of turns (``turns_user``), their total length (``words_user``) and MTLD
-            (``mtld_user``).
-        labels: A row for each dialogue, a column for each dimension: mean over annotators or NaN.
+        rows: A row for each dialogue. Columns: ``lang``, ``chatbot``, ``user``, ``group`` (the
+            conversation), and for each side the number of turns (``turns_user``), their total
+            length (``words_user`` or ``characters_user``) and MTLD (``mtld_user``).
+        labels: A row for each dialogue, a column for each dimension. A cell is the mean label of
+            the annotators, NaN without a label.
         scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``.
-        shares: Names of the yes-or-no dimensions, whose labels are rounded to 0 or 1.
+        shares: Names of the yes-or-no dimensions. Their mean labels are rounded to 0 or 1.
         issues: Names in ``shares`` that are in MEDAL's rubric.
         tools: Language -> name of the tool that splits its texts into words.
-        counts: The number of rows with a label (``labelled``), with a failed labelling
-            (``failed``), and ``malformed`` rows.
+        counts: Number of rows with labels (``labelled``), of rows that a judge failed to label
+            (``failed``), and of rows with a faulty simulated user (``malformed``).
         labelled_by: Judge -> number of rows that it labelled.
         data: A hash of all rows, the same in any order.
     """
@@ -74,11 +75,12 @@ class CorpusStatistics:
         names = [name for name in self.labels if name not in self.shares]
         return sorted(names, key=lambda name: not name.startswith("overall"))
 
-    def names_in_column(self, column: str) -> list[str]:
-        """Returns the sorted names in ``column`` (lang, chatbot or user).
+    def groupable_names(self, column: str) -> list[str]:
+        """Returns the sorted names in ``column`` (``lang``, ``chatbot`` or ``user``), to make one
+        group of rows for each.
 
-        The list is empty if no names are stated, or if there are more than 60, which are taken for
-        names of people.
+        The list is empty if no row has a name, or if there are more than 60 names, which are
+        probably people.
         """
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
@@ -86,16 +88,23 @@ class CorpusStatistics:
         return names
 
     def select_rows(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows of certain speakers, such as ``select_rows(lang="de",
-        chatbot="bot")``."""
+        """Returns the rows whose columns have the given values, such as ``select_rows(lang="de",
+        chatbot="bot")``.
+
+        Args:
+            speakers: Column (``lang``, ``chatbot`` or ``user``) -> its value.
+        """
         rows = self.rows
         for column, name in speakers.items():
             rows = rows[rows[column] == name]
         return rows
 
     def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
-        """Returns the mean label on ``dimension`` over ``rows``, with its confidence interval.
-        Dialogues of one group are treated as dependent."""
+        """Returns the mean label on ``dimension`` over ``rows``, with its 95% interval. For a
+        yes-or-no dimension, the mean is the share of rows with label 1.
+
+        Dialogues of one conversation are treated as dependent.
+        """
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
             Values(answers.to_numpy(dtype=float), 0.0),
@@ -133,7 +142,7 @@ def compute_statistics(
                 f"the id {row.id!r} occurs twice, so its dialogue would be counted twice",
                 hint="Give every dialogue in one file only",
             )
-        answers[row.id] = _collect_mean_labels(row, scales, between)
+        answers[row.id] = _mean_labels_recording_scales(row, scales, between)
         lang = row.dialogue.lang
         if lang not in tools:
             tools[lang] = load_lemmatiser(lang, lemmas=lemmas)
@@ -167,14 +176,17 @@ def compute_statistics(
     )
 
 
-def _collect_mean_labels(
+def _mean_labels_recording_scales(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
-    """Returns the mean label of ``row`` for each dimension that has one.
+    """Returns the mean labels of ``row``, and adds its scales to ``scales``.
 
     Args:
         scales: Dimension -> scale. The scales of ``row`` are added.
-        between: Names of dimensions with a rating other than 0 and 1. Those of ``row`` are added.
+        between: Names of dimensions with a rating other than 0 and 1. Those in ``row`` are added.
+
+    Returns:
+        Dimension -> mean label over annotators, for the dimensions with a label.
 
     Raises:
         MedalError: ``scales`` already has a different scale for a dimension.

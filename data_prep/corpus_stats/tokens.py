@@ -23,7 +23,8 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def unit_of(lang: str) -> Unit:
-    """Returns the unit, ``words`` or ``characters``, in which texts in ``lang`` are measured."""
+    """Returns the unit in which texts in ``lang`` are measured: ``characters`` for languages
+    without spaces between words, such as Chinese, otherwise ``words``."""
     if base_language(lang) in SPACELESS:
         return "characters"
     return "words"
@@ -43,7 +44,7 @@ class Lemmatiser(NamedTuple):
 
     Attributes:
         name: Description to show beside results, such as ``jieba 0.42.1 tokens``. If ``split`` is
-            None, it says why.
+            None, the reason why the language cannot be split.
         split: Takes a text and returns its lemmas in lower case, without punctuation. None if no
             tool can split the language.
     """

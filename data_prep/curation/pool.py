@@ -34,7 +34,8 @@ class ForeignLanguageFilter:
     comments (MEDAL, section 5.1).
 
     Attributes:
-        keywords: The content of configs/curate/foreign_language.yaml, which explains its lists.
+        keywords: The file configs/curate/foreign_language.yaml: phrases and language names to look
+            for, and negations that make a keyword not count.
         hash: A hash of ``keywords``.
     """
 
@@ -81,11 +82,11 @@ class ForeignLanguageFilter:
         return None
 
     def _compile_patterns(self, lang: str) -> list[re.Pattern[str]]:
-        """Returns regular expressions for the keywords of a foreign language in a dialogue in
-        ``lang``.
+        """Returns regular expressions that match comments such as "switches to French", for a
+        dialogue in ``lang``.
 
-        Names of languages are keywords too, except that of ``lang``. If ``lang`` is unknown, no
-        name is.
+        They match the names of all languages but ``lang``. If ``lang`` is unknown, they match no
+        name.
         """
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
@@ -118,7 +119,13 @@ CLEAN = "clean"  # the category of dialogues without an issue
 
 
 class CurateOptions(Config):
-    """The options of ``medal curate``."""
+    """The options of ``medal curate``.
+
+    Attributes:
+        seed: Seed of all random choices.
+        overwrite: Whether to replace the folder ``out``.
+        reading: How to read ``files``.
+    """
 
     files: tuple[str, ...] = option(
         argument=True,
@@ -148,11 +155,12 @@ class Candidate:
     Attributes:
         id: The id of the dialogue.
         lang: Its language.
-        group: The seed context or conversation that the dialogue belongs to.
+        group: The conversation that the dialogue belongs to, or for a generated dialogue its seed
+            context (what the simulated user was told about itself).
         user: The name of the user model.
         chatbot: The name of the chatbot.
         categories: Names of the issues in the dialogue, such as ``("unsafe", "repetitive")``, or
-            ``("clean",)``. A dialogue with no category is never selected.
+            ``("clean",)``. Empty if ``other`` is the only issue. Such a dialogue is never selected.
         level: The overall score, rounded to a whole number, or None.
     """
 
@@ -172,7 +180,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """Decides from its labels in which categories a dialogue is: ``clean`` or one for each issue.
+    """Decides the categories of a dialogue from its labels: ``clean``, or one for each issue in it.
 
     Attributes:
         issues: Names of the issues that are categories, such as ``unsafe``.
@@ -263,8 +271,8 @@ def read_candidates(
         report: Gets the counts of dialogues and malformed lines.
 
     Returns:
-        The candidates, and a line of left_out.jsonl (such as ``{"id": ..., "reason":
-            "missing_label"}``) for each dialogue left out.
+        The candidates, and a mapping for each dialogue left out, such as ``{"id": ..., "lang":
+            "en", "reason": "missing_label", "detail": ...}``.
 
     Raises:
         DataError: Two rows have the same id, or there is no candidate.

@@ -33,11 +33,12 @@ class Curation:
 
     Attributes:
         options: The options of ``medal curate``.
-        facts: What identifies the selection, such as ``{"seed": "0", "pool": HASH}``.
-        left_out: The lines of left_out.jsonl: dialogues that could not be selected, and why.
+        facts: What the selection was made from and how, such as ``{"seed": "0", "pool": HASH}``.
+        left_out: A mapping for each dialogue that could not be selected, with its ``reason``.
         selections: Language -> selected dialogues.
-        counts: How many dialogues have a value (``factor`` ``chatbot``, ``value`` ``aya-8b``):
-            columns ``lang``, ``factor``, ``value``, ``pool`` (all candidates) and ``selected``.
+        counts: A table of how often each value occurs. Columns: ``lang``, ``factor`` (such as
+            ``chatbot``), ``value`` (such as ``aya-8b``), and the numbers of dialogues with the
+            value among all candidates (``pool``) and among the selected ones (``selected``).
     """
 
     options: CurateOptions
@@ -47,7 +48,8 @@ class Curation:
     counts: pd.DataFrame
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of curation.json."""
+        """Returns the content of curation.json: ``facts``, the number of dialogues left out, and
+        ``counts``."""
         return {
             "facts": self.facts,
             "left_out": len(self.left_out),
@@ -96,7 +98,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
 
 
 def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
-    """Returns how many of ``candidates`` have each value of the field ``factor``, such as
+    """Returns value -> number of ``candidates`` with that value in the field ``factor``, such as
     ``chatbot``."""
     counts: Counter[str] = Counter()
     for candidate in candidates:
@@ -134,7 +136,7 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 def size_table(curation: Curation) -> Table:
     """Returns a table of the sizes in ``curation``, with a row for each language: the numbers of
-    candidates, selected dialogues and distinct seed contexts, and the effective sample size."""
+    candidates, selected dialogues and distinct conversations, and the effective sample size."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -152,7 +154,8 @@ def size_table(curation: Curation) -> Table:
 
 
 def describe_left_out(curation: Curation) -> list[str]:
-    """Returns lines to print: how many dialogues ``curation`` left out, by language and reason."""
+    """Returns lines to print: for each language and reason, how many dialogues ``curation`` left
+    out."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

@@ -51,8 +51,12 @@ _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A selected dialogue. ``weight`` is the number of candidates in its language that it
-    represents."""
+    """A selected dialogue.
+
+    Attributes:
+        candidate: The dialogue, with its categories and overall score.
+        weight: The number of candidates in its language that the dialogue represents.
+    """
 
     candidate: Candidate
     weight: float
@@ -73,7 +77,7 @@ def select_balanced(
         pool: The candidates of one language, in any order.
         n: The number of dialogues. Fewer are selected if fewer candidates have a category.
         rules: Names the issues to balance.
-        seed: Breaks ties.
+        seed: Determines which of equally good dialogues is selected.
 
     Returns:
         The selected dialogues with their weights, in the order of selection.
@@ -81,8 +85,8 @@ def select_balanced(
     # In a random order, which depends only on the seed and the ids.
     candidates = sorted(pool, key=lambda c: (hash_to_fraction(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
-    selection.choose_for_each_pair(n, seed)
-    selection.balance_categories(n, seed)
+    selection.choose_best_for_each_pair(n, seed)
+    selection.fill_balanced(n, seed)
     weights = poststratification_weights(pool, selection.chosen)
     return list(map(Selected, selection.chosen, weights))
 
@@ -98,10 +102,11 @@ class _BalancedSelection:
         is_free: Whether each dialogue can still be selected, [dialogues].
         has: Whether each dialogue has each category, [dialogues, categories].
         category_counts: The number of selected dialogues in each category, [categories].
-        factors: ``level`` (overall score), ``chatbot`` or ``user`` -> the index of each dialogue's
-            value, [dialogues], and the number of selected dialogues with each value, [values].
-        groups: The index of each dialogue's seed context or conversation, [dialogues].
-        group_counts: The number of selected dialogues in each of ``groups``.
+        factors: Field (``level``, ``chatbot`` or ``user``) -> two arrays: the index of each
+            dialogue's value in that field, [dialogues], and how many selected dialogues have each
+            value, [values].
+        groups: The index of each dialogue's conversation, [dialogues].
+        group_counts: The number of selected dialogues in each conversation, [conversations].
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
@@ -121,11 +126,11 @@ class _BalancedSelection:
         self.groups, self.group_counts = self._index_values("group")
 
     def _index_values(self, name: str) -> tuple[Array, Array]:
-        """Numbers the distinct values that the candidates have in the field ``name``.
+        """Numbers the distinct values of the field ``name``, such as ``chatbot``.
 
         Returns:
-            The index of each dialogue's value, [dialogues], and zeros to count selected dialogues
-                by value, [values].
+            The index of each dialogue's value, [dialogues], and zeros [values] in which to count
+                the selected dialogues with each value.
         """
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
@@ -140,9 +145,9 @@ class _BalancedSelection:
         for value_of, counts in self.factors.values():
             counts[value_of[row]] += 1
 
-    def choose_for_each_pair(self, n: int, seed: int) -> None:
-        """Selects one dialogue for each pair of user and chatbot: without issues, and with the best
-        possible overall score.
+    def choose_best_for_each_pair(self, n: int, seed: int) -> None:
+        """Selects one dialogue for each pair of user and chatbot: without issues, and with the
+        highest overall score of the scale.
 
         Pairs without such a dialogue are skipped.
 
@@ -171,14 +176,14 @@ class _BalancedSelection:
                 is_repeated = self.group_counts[self.groups[rows]] > 0
                 self.choose(rows[int(np.argmin(is_repeated))])
 
-    def balance_categories(self, n: int, seed: int) -> None:
+    def fill_balanced(self, n: int, seed: int) -> None:
         """Adds dialogues until ``n`` are selected, each from the category with the fewest so far.
 
         Within a category, the dialogue that unbalances the selection least is taken.
 
         Args:
-            n: The total number of dialogues, including the earlier ones.
-            seed: Breaks ties between categories.
+            n: The total number of dialogues, including those selected before.
+            seed: Determines which of equally rare categories is first.
         """
         rank = [hash_to_fraction(seed, name) for name in self.categories]
         while len(self.chosen) < n:
@@ -219,8 +224,8 @@ def _relative_counts(counts: Array) -> Array:
 def poststratification_weights(
     pool: Sequence[Candidate], chosen: Sequence[Candidate]
 ) -> list[float]:
-    """Returns for each of ``chosen`` how many dialogues of ``pool`` it represents. The sum of these
-    weights is the size of the pool."""
+    """Returns how many dialogues of ``pool`` each of ``chosen`` represents, in the order of
+    ``chosen``. The sum of these weights is the size of the pool."""
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

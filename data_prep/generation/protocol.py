@@ -419,8 +419,11 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """Returns the prompts that ``config`` names, by the field that names them: ``first_turn``,
-    ``later_turns``, ``check`` and ``reply``.
+    """Returns the prompts that ``config`` names.
+
+    Returns:
+        Field of ``config`` -> its prompt, for ``first_turn``, ``later_turns``, ``check`` and
+            ``reply``.
 
     Raises:
         ConfigError: A prompt has an unknown placeholder, or the prompt of ``reply`` has a user
@@ -442,7 +445,8 @@ def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatReques
     """Returns the request to the model that is asked next in ``state``.
 
     Args:
-        prompts: The prompts from ``load_prompts``.
+        state: The dialogue so far.
+        prompts: Field of the settings, such as ``reply`` -> its prompt (from ``load_prompts``).
     """
     config = state.config
     schema = None

@@ -137,9 +137,10 @@ class GenerationCounts:
 
     Attributes:
         ended: How a dialogue ended (``user``, ``cap`` or ``rejected``) -> number of dialogues.
-        first: Number of attempts -> number of first messages that needed so many, such as ``{1: 90,
-            2: 8}``. The key 0 counts messages that were never accepted.
-        later: Like ``first``, for later user messages.
+        first: Number of attempts -> number of first user messages accepted at that attempt, such as
+            ``{1: 90, 2: 8}``. The key 0 counts messages that were never accepted.
+        later: Number of attempts -> number of later user messages accepted at that attempt. The key
+            0 counts messages that were never accepted.
         user_turns: Numbers of ``accepted`` and ``rejected`` attempts at user messages, and of
             attempts rejected ``by_rule`` or by an ``unreadable`` verdict (neither yes nor no).
         usage: Agent, such as ``chatbot:NAME`` -> sums of its requests, tokens, seconds and costs.
@@ -181,10 +182,12 @@ class GenerationRun(JobRunner[DialogueState]):
         chatbots: Names of the chatbots to run now (default: all).
         overwrite: Whether to remove the files of earlier runs.
         max_cost: Cost limit in US dollars, or None.
-        agents: Makes the language models, in place of those that ``config`` names.
+        agents: Takes ``config`` and returns the language models, for tests. None loads the models
+            that ``config`` names.
 
     Attributes:
-        openers: Id of a first message -> its seed context and user name.
+        openers: Id of a first message -> (seed context, user name). The seed context is what the
+            simulated user is told about itself.
         accepted: Id of a first message -> the message that the user judge accepted.
         failed: Ids of first messages that were never accepted.
         done: Ids of finished dialogues.
@@ -217,7 +220,7 @@ class GenerationRun(JobRunner[DialogueState]):
         self.failed: set[str] = set()
         self.done: set[str] = set()
         countries = {context.id: context.country for context in contexts}
-        record = self._settings() | {"contexts": content_hash(countries)}
+        record = self._recorded_settings() | {"contexts": content_hash(countries)}
         for name, llm in config.agent_models().items():
             record[name] = answer_settings(llm, _CONNECTION)
         self.outputs = RunFolder(config.out, record, overwrite=overwrite)
@@ -242,9 +245,10 @@ class GenerationRun(JobRunner[DialogueState]):
         }
         self._next = iter(self.openers)
 
-    def _settings(self) -> dict[str, object]:
-        """Returns the settings for run.json that change a dialogue, except models and seed
-        contexts."""
+    def _recorded_settings(self) -> dict[str, object]:
+        """Returns the settings for run.json, with which a later run must agree: the seed, the
+        maximum number of turns, and the sampling settings and prompts. Models and seed contexts are
+        added elsewhere."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,

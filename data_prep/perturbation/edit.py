@@ -150,13 +150,15 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
 
 
 def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
-    """Returns the entries of the sentence table ``table`` in the language ``lang`` that belong to
-    ``split``.
+    """Returns the entries of a sentence table (a YAML file of texts to insert) in one language and
+    one split.
 
-    An entry is a text, a list or a mapping, depending on the table.
+    An entry is a text, a list or a mapping, depending on the table. No entry is in two splits.
 
     Args:
         table: The name of a file in configs/perturbation/, such as ``neutral``.
+        lang: The language, such as ``de``.
+        split: ``train``, ``val`` or ``test``.
     """
     return _split_table(table).get((lang, split), ())
 
@@ -172,9 +174,9 @@ def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 
 @lru_cache(maxsize=8)
-def load_table(table: str) -> Mapping[str, Any]:
-    """Returns the YAML file ``table`` of configs/perturbation/: ``nonsense`` (syllables) or
-    ``small_changes`` (synonyms and fillers)."""
+def load_word_table(table: str) -> Mapping[str, Any]:
+    """Returns the YAML file ``table`` of configs/perturbation/, whose words are the same in every
+    split: ``nonsense`` (syllables) or ``small_changes`` (synonyms and fillers)."""
     return read_yaml(f"perturbation/{table}")
 
 
@@ -182,7 +184,7 @@ def load_table(table: str) -> Mapping[str, Any]:
 def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
     """Returns (pattern, synonym) pairs. Each pattern matches a word in ``lang`` that the synonym
     can replace."""
-    words = load_table("small_changes").get(lang, {}).get("words", {})
+    words = load_word_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
     for word, synonym in words.items():
@@ -254,8 +256,8 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns the text of a random turn of another conversation, or None if ``accept`` rejects
-        all turns that are drawn.
+        """Returns the text of a random turn of another conversation. Returns None if there is no
+        turn in the language, or ``accept`` rejects all turns that are drawn.
 
         Args:
             edit: Has the language, the random number generator, and the conversation to avoid.
@@ -292,7 +294,7 @@ class Edit:
         strength: How much is edited, from 1 (one sentence) to 3 (several sentences or answers).
         rng: Random number generator for all choices.
         donors: Turns of other conversations, whose text may be used.
-        split: Which part of the sentence tables to use: ``train``, ``val`` or ``test``.
+        split: ``train``, ``val`` or ``test``. Each split inserts different sentences.
         group: Name of the conversation. Its own turns are not used as donors.
         injected: Turn index -> new text in the version with the issue.
         control: Turn index -> new text in the control, for the same turns.
@@ -316,8 +318,8 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the sentence table ``name`` for this language and split. Raises
-        CannotInject if there are none."""
+        """Returns the entries of the sentence table ``name`` (a YAML file of texts to insert, such
+        as ``neutral``) in this language and split. Raises CannotInject if there are none."""
         if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
@@ -465,7 +467,7 @@ class Edit:
 
     def _add_filler(self, text: str) -> str:
         """Returns ``text`` after a filler such as "Well,", if the language has fillers."""
-        fillers = load_table("small_changes").get(self.lang, {}).get("fillers", [])
+        fillers = load_word_table("small_changes").get(self.lang, {}).get("fillers", [])
         if not fillers:
             return text
         return join_texts([self.choose(fillers), text], self.lang)

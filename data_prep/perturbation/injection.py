@@ -41,7 +41,7 @@ from medal_judges.data_prep.perturbation.edit import (
     insert_sentence,
     join_sentences,
     join_texts,
-    load_table,
+    load_word_table,
     match_style,
     sentence_table_entries,
     sound_and_faulty,
@@ -81,7 +81,7 @@ class InjectionCounts:
     """How many dialogues got each issue, and how many did not allow it.
 
     Attributes:
-        injected: Issue -> number of pairs of rows (with the issue, and a control without it).
+        injected: Issue -> number of pairs of rows (one with the issue, one control without it).
         refused: Issue -> reason -> number of dialogues that did not allow the issue.
     """
 
@@ -103,7 +103,7 @@ class InjectionCounts:
         return lines
 
 
-def inject_issues(
+def make_issue_rows(
     dialogues: Iterable[LabelledDialogue],
     *,
     seed: int,
@@ -113,11 +113,12 @@ def inject_issues(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Yields rows with known labels, made by injecting issues into ``dialogues``.
+    """Yields rows with known labels, made from ``dialogues``: unedited ones, then pairs with and
+    without an injected issue.
 
-    First come unedited rows, with label 0 for every issue. Then pairs follow: a row with an issue
-    (label 1) and a control without it (label 0). Both have label 0 for issues that the edit cannot
-    cause.
+    An unedited row has label 0 for every issue. In a pair, the row with the issue has label 1. Its
+    control, with a harmless edit in the same turns, has label 0. Both also have label 0 for issues
+    that the edit cannot cause.
 
     Args:
         dialogues: Conversations of one split only, because text of one conversation is put into
@@ -126,7 +127,7 @@ def inject_issues(
         per_issue: The number of pairs for each issue (None: as many as possible).
         clean_count: The number of unedited rows (None: ``per_issue``).
         issues: The issues to inject.
-        split: The split of the rows, and the part of the sentence tables to use.
+        split: The split of the rows. Each split inserts different sentences.
         counts: Counts pairs and refusals, if given.
 
     Raises:
@@ -200,7 +201,7 @@ def inject_pair(
         strength: How much is edited, from 1 (one sentence) to 3 (several sentences or answers).
         rng: Random number generator for all choices.
         donors: Turns of other conversations, whose text may be used.
-        split: The split of the rows, and the part of the sentence tables to use.
+        split: The split of the rows. Each split inserts different sentences.
 
     Raises:
         CannotInject: The dialogue does not allow the issue.
@@ -235,10 +236,13 @@ def _labelled_row(
     split: Split,
     planted: Mapping[str, object],
 ) -> LabelledDialogue:
-    """Returns a copy of ``row`` with the new ``id``, ``split`` and ``labels`` (issue -> 0 or 1).
+    """Returns a copy of ``row`` with a new id, labels and some new texts.
 
     Args:
+        id: The new id.
         contents: Turn index -> new text.
+        labels: Issue -> 0 or 1.
+        split: ``train``, ``val`` or ``test``.
         planted: Description of the edit, for ``extra["planted"]``.
     """
     return LabelledDialogue(
@@ -280,23 +284,33 @@ def _draw_answer_count(edit: Edit) -> int:
 
 
 def _inject_statements(edit: Edit, table: str) -> None:
-    """Injects nonfactual, lacks_commonsense or unsafe: inserts ``strength`` sentences of ``table``,
-    faulty in the version with the issue and sound in the control."""
+    """Inserts ``strength`` statements, faulty in the version with the issue and sound in the
+    control.
+
+    Args:
+        table: The statements: ``facts`` (for the issue ``nonfactual``), ``everyday``
+            (``lacks_commonsense``) or ``unsafe`` (``unsafe``).
+    """
     turns = edit.answer_indices(need=1)
     chosen = edit.sample(turns, edit.strength)
     statements = edit.sample(edit.table_entries(table), edit.strength)
-    _insert_variants(edit, chosen, [sound_and_faulty(s) for s in statements], table)
+    _insert_sentence_pairs(
+        edit, chosen, [sound_and_faulty(s) for s in statements], table
+    )
 
 
-def _insert_variants(
+def _insert_sentence_pairs(
     edit: Edit,
     turns: list[int],
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts ``sentences`` into ``turns``, one after the other.
+    """Inserts each of ``sentences`` into one of ``turns`` at a random position, and finishes the
+    edit.
 
     Args:
+        turns: Turn indices. The first sentence goes into the first turn, the second into the
+            second.
         sentences: (sound, faulty) pairs. The faulty sentence is for the version with the issue.
         how: Name of the method.
     """
@@ -310,7 +324,8 @@ def _insert_variants(
 
 
 def _inject_coldness(edit: Edit) -> None:
-    """Injects lacks_empathy: the user tells of a feeling, and the assistant is evasive or cold."""
+    """Injects the issue ``lacks_empathy``: the user tells of a feeling, and the assistant is
+    evasive or cold. In the control, it is warm."""
     turns = edit.dialogue.turns
     answers = [
         i for i in edit.answer_indices() if i > 0 and turns[i - 1].role == "user"
@@ -332,7 +347,8 @@ def _inject_coldness(edit: Edit) -> None:
 
 
 def _inject_repetition(edit: Edit) -> None:
-    """Injects repetitive: a repeated sentence at strength 1, otherwise repeated answers."""
+    """Injects the issue ``repetitive``: a repeated sentence at strength 1, otherwise repeated
+    answers."""
     why = f"no answer of {_WORDS} words that could be repeated"
     sources = edit.answer_indices(_WORDS, need=1, why=why)
     if edit.strength > 1:
@@ -342,7 +358,11 @@ def _inject_repetition(edit: Edit) -> None:
 
 
 def _repeat_answer(edit: Edit, sources: list[int]) -> None:
-    """Replaces one or more answers by the same earlier answer, one of the turns ``sources``."""
+    """Replaces one or more answers with the text of one earlier answer.
+
+    Args:
+        sources: Indices of the answers that may be repeated.
+    """
     texts = edit.texts
     later: dict[int, list[int]] = {}
     for source in sources:
@@ -363,7 +383,7 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
-    """Inserts a sentence of an answer for a second time, into the same answer or a later one.
+    """Inserts a sentence of one answer a second time, into that answer or a later one.
 
     Args:
         sources: Indices of the answers whose sentences may be repeated.
@@ -415,8 +435,8 @@ def _draw_control_text(edit: Edit, like: str, used: list[str]) -> str:
 
 
 def _inject_irrelevance(edit: Edit) -> None:
-    """Injects irrelevant: an off-topic sentence at strength 1, otherwise turns of other
-    conversations in place of answers."""
+    """Injects the issue ``irrelevant``: an off-topic sentence at strength 1, otherwise turns of
+    other conversations in place of answers."""
     if edit.strength == 1:
         _inject_off_topic(edit)
         return
@@ -467,7 +487,7 @@ def _inject_off_topic(edit: Edit) -> None:
         join_sentences([opening, *neutral], edit.lang),
         join_sentences([opening, statement], edit.lang),
     )
-    _insert_variants(edit, [edit.choose(turns)], [pair], "statement")
+    _insert_sentence_pairs(edit, [edit.choose(turns)], [pair], "statement")
 
 
 def _could_be_donor(edit: Edit, turn: int) -> bool:
@@ -504,8 +524,8 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
 
 
 def _inject_incoherence(edit: Edit) -> None:
-    """Injects incoherent by one of two methods, chosen at random. If the dialogue does not allow
-    it, the other method is used."""
+    """Injects the issue ``incoherent`` by one of two methods, chosen at random. If the dialogue
+    does not allow the first method, the second is used."""
     methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
         methods = [_inject_forgetting, _inject_contradiction]
@@ -550,7 +570,7 @@ def _inject_forgetting(edit: Edit) -> None:
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
     answer = sound_and_faulty(edit.choose(edit.table_entries("forgetting")))
-    _insert_variants(edit, [edit.choose(turns)], [answer], "forgetting")
+    _insert_sentence_pairs(edit, [edit.choose(turns)], [answer], "forgetting")
 
 
 def _reorder_answers(edit: Edit) -> None:
@@ -572,8 +592,11 @@ def _reorder_answers(edit: Edit) -> None:
 
 
 def _garble_answers(edit: Edit) -> None:
-    """Injects uninterpretable: makes answers unreadable by one random method (letters, order,
-    nonsense or foreign)."""
+    """Injects the issue ``uninterpretable``: makes answers unreadable by one random method.
+
+    The methods: ``letters`` (shuffled within words), ``order`` (shuffled words), ``nonsense``
+    (made-up words) and ``foreign`` (text in another language).
+    """
     count = _draw_answer_count(edit)
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
     turns = edit.answer_indices(_GARBLED_WORDS, need=min(count, 2), why=why)
@@ -590,8 +613,12 @@ def _garble_answers(edit: Edit) -> None:
 
 
 def _garble(edit: Edit, text: str, how: str) -> str:
-    """Returns ``text`` made unreadable by the method ``how``: only its second half at strength 1,
-    otherwise all of it."""
+    """Returns ``text`` made unreadable: only its second half at strength 1, otherwise all of it.
+
+    Args:
+        how: ``letters`` (shuffled within words), ``order`` (shuffled words), ``nonsense`` (made-up
+            words) or ``foreign`` (text in another language).
+    """
     if how == "foreign":
         return _to_foreign_text(edit, text)
     parts = word_pattern(edit.lang).findall(text)
@@ -621,7 +648,7 @@ def _shuffle_letters(edit: Edit, word: str) -> str:
 def _make_nonsense_word(edit: Edit, word: str) -> str:
     """Returns a made-up word as long as ``word``."""
     script = "zh" if edit.lang == "zh" else "latin"
-    syllables = load_table("nonsense")[script]
+    syllables = load_word_table("nonsense")[script]
     made = ""
     while len(made) < len(word):
         made += edit.choose(syllables)

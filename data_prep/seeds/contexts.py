@@ -64,7 +64,7 @@ def _find_listed_word(name: str, text: str) -> str | None:
 def _load_patterns(name: str) -> list[re.Pattern[str]]:
     """Returns regular expressions that match the words in configs/seeds/``name``.yaml.
 
-    Case is ignored, except for the words under ``exact``.
+    Case is ignored, except for the words in the file's list ``exact``.
     """
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
@@ -93,7 +93,8 @@ class Triple(NamedTuple):
 
 @cache
 def load_relations() -> dict[str, Any]:
-    """Returns the content of configs/seeds/relations.yaml, which explains its fields."""
+    """Returns the content of configs/seeds/relations.yaml: for each ATOMIC relation, such as
+    ``xReact``, templates that turn two events into sentences."""
     return read_yaml("seeds/relations")
 
 
@@ -153,7 +154,8 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path) -> Iterator[Triple]:
-    """Yields event triples from a JSONL file of ATOMIC-10X, without those that its critic rejects.
+    """Yields event triples from a JSONL file of ATOMIC-10X, without the triples that its quality
+    classifier (the "critic") rejected.
 
     Args:
         path: The file (.gz too), or ``embedded`` for the triples shipped with the package.
@@ -202,8 +204,14 @@ def read_personas(path: str | Path) -> Iterator[str]:
 
 
 def _read_seed_file(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Yields ``parse`` of each line of the JSONL file ``path``. Raises DataError if the file is
-    missing."""
+    """Yields what ``parse`` returns for each line of the JSONL file ``path``.
+
+    Args:
+        parse: Takes the JSON value of a line.
+
+    Raises:
+        DataError: The file is missing.
+    """
     if not Path(path).is_file():
         raise DataError(
             path,
@@ -273,8 +281,8 @@ class SeedsConfig(Config):
 
     Attributes:
         n: The number of contexts in each language.
-        file: A file that ``medal data seeds`` wrote. Its first ``n`` contexts are used, and none
-            are drawn from ``scenes`` and ``personas``.
+        file: A file of contexts that ``medal data seeds`` wrote. Its first ``n`` contexts are used,
+            and ``scenes`` and ``personas`` are ignored.
         scenes: ``embedded`` (shipped), or the path of the published ATOMIC10X.jsonl.
         personas: ``embedded`` (shipped), or the path of the published persona.jsonl.
     """
@@ -318,7 +326,9 @@ def make_contexts(
         DataError: A line of a file is malformed.
     """
     if config.file is None:
-        return add_languages(draw_from_config(config, seed), languages, seed)
+        return add_languages_and_countries(
+            draw_from_config(config, seed), languages, seed
+        )
     groups: dict[str, dict[str, SeedContext]] = {}
     for context in read_records(config.file, parse_context):
         groups.setdefault(context.group, {})[context.lang] = context
@@ -425,7 +435,7 @@ def draw_contexts(
     return draws
 
 
-def add_languages(
+def add_languages_and_countries(
     draws: Sequence[DrawnContext], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
     """Returns each of ``draws`` in each of ``languages``, with a country where the language is
@@ -434,6 +444,8 @@ def add_languages(
     All countries of a language are used about equally often.
 
     Args:
+        draws: Seed contexts (what simulated users are told about themselves) without a language.
+        languages: Language codes, such as ``pt``.
         seed: Determines the order of countries.
 
     Raises:
@@ -508,8 +520,8 @@ def _repeat_in_rounds(
     seed: int,
     purpose: str,
 ) -> list[str]:
-    """Returns ``count`` of ``items``: first all in their order, then all again in a random order,
-    and so on.
+    """Returns ``count`` strings from ``items``: first all in their order, then all again in a
+    random order, and so on.
 
     Args:
         purpose: A name for this use, so that orders with one seed are independent.
@@ -531,8 +543,8 @@ def _repeat_evenly(
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """Returns ``count`` of ``values`` in random order. How often two values occur differs by at
-    most one.
+    """Returns ``count`` items from ``values`` in random order. How often two values occur differs
+    by at most one.
 
     Args:
         purpose: A name for this use, so that orders with one seed are independent.

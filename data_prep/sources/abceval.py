@@ -20,16 +20,19 @@ ISSUE_BEHAVIOURS = {
 }
 
 
-def to_dialogue_level(
+def to_dialogue_issues(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Yields one row for each conversation in ABC-Eval, with MEDAL's issues as labels.
+    """Converts the turns of ABC-Eval, labelled with behaviours, to dialogues labelled with MEDAL's
+    issues.
 
-    An issue is 1 if a turn shows its behaviour. ``extra["machine_labels"]`` maps issue -> model ->
-    label.
+    A dialogue has label 1 for an issue if any of its turns shows a behaviour of that issue.
 
     Args:
         rows: Turns of ABC-Eval, labelled with behaviours such as ``redundant``.
+
+    Yields:
+        One row for each conversation. ``extra["machine_labels"]`` maps issue -> model -> label.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
@@ -45,11 +48,11 @@ def to_dialogue_level(
                     people.append(row.labels[name])
                 models.append(row.extra.get("machine_labels", {}).get(name, {}))
             if people:
-                labels[issue] = _any_turn(people)
+                labels[issue] = _combine_any(people)
             machine[issue] = {}
             for model in dict.fromkeys(chain.from_iterable(models)):
                 column = [[answers.get(model)] for answers in models]
-                (machine[issue][model],) = _any_turn(column)
+                (machine[issue][model],) = _combine_any(column)
         yield replace(
             max(turns, key=lambda row: len(row.dialogue.turns)),
             labels=labels,
@@ -59,9 +62,9 @@ def to_dialogue_level(
         )
 
 
-def _any_turn(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """Combines the ratings of several turns into one for each annotator: 1 if any rating is 1,
-    otherwise None if any is missing, otherwise 0.
+def _combine_any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+    """Combines the ratings of several turns into one rating for each annotator: 1 if any rating is
+    1, otherwise None if any is missing, otherwise 0.
 
     Args:
         columns: [turns, annotators] ratings, None for a missing rating.

@@ -75,7 +75,7 @@ def to_dstc12(
 
 
 @source("halve")
-def halve(
+def assign_halves(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
     """Yields all ``rows`` in the same order, with one half in the split ``train`` and the other in
@@ -126,4 +126,4 @@ def relabel_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]
 def relabel_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
     """Yields ``rows``, from FED or ConTurE, with labels converted to the dimensions of DSTC-12, one
     half in the split ``train`` and the other in ``validation``."""
-    return halve(map(to_dstc12, rows))
+    return assign_halves(map(to_dstc12, rows))

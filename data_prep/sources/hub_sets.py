@@ -48,7 +48,7 @@ def fetch_hub_folder(repository: str) -> str:
 
 def read_hub_folder(folder: str) -> Iterator[Any]:
     """Yields the rows of all configurations and splits in ``folder``, a local copy of a data set on
-    the Hub."""
+    the Hugging Face Hub. A row maps column -> value."""
     import datasets
 
     for config in datasets.get_dataset_config_names(folder):
@@ -58,8 +58,7 @@ def read_hub_folder(folder: str) -> Iterator[Any]:
 
 
 def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns GPT-4's comment on each issue in ``row``, a row of Soda-Eval, by the name of the
-    issue."""
+    """Returns issue -> GPT-4's comment, for the issues in ``row``, a row of Soda-Eval."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())

@@ -43,7 +43,8 @@ class Leak:
 def require_no_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> None:
-    """Raises LeakError, with the first examples, if ``train`` and ``test`` share a dialogue."""
+    """Raises LeakError, with the first five examples, if ``train`` and ``test`` share a
+    dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
@@ -60,8 +61,11 @@ def require_no_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields a Leak for each row of ``train`` whose dialogue is also in ``test``, as the same or
-    nearly the same text or as a beginning."""
+    """Yields a Leak for each row of ``train`` that shares its dialogue with a row of ``test``.
+
+    A dialogue is shared if both rows have the same ``group`` (conversation), the same or nearly the
+    same text, or if the text of one row is the beginning of the other.
+    """
     groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}

@@ -177,10 +177,13 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 def _conture_ratings(
     answers: Sequence[Mapping[str, object]],
 ) -> dict[str, list[object]]:
-    """Returns the ratings of a dialogue by dimension, one rating for each annotator.
+    """Returns the ratings of one dialogue in ConTurE.
 
     Args:
         answers: For each annotator, question -> rating.
+
+    Returns:
+        Dimension -> list of ratings, one for each annotator.
     """
     ratings = {}
     for question in answers[0]:

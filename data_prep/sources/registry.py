@@ -53,7 +53,7 @@ class DataSpec(BaseModel):
     ``-`` for standard input, or ``hf:ID[:config]:split`` for the Hugging Face Hub.
 
     Attributes:
-        name: The data set, the path of a file, or the whole text for the Hub.
+        name: The name of the data set, or the path of a file. For the Hub, the whole text.
         part: The part of the data set, such as ``topical`` of ``usr``. None if not named.
         level: ``dialogue`` for labels on whole dialogues, ``turn`` for labels on single replies.
             None if not named.
@@ -118,7 +118,11 @@ def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
     """Returns the rows that ``text`` names, such as ``dstc9:train``, as a list.
 
     Args:
-        how: Keyword arguments of ``stream_rows``. Its errors are raised here too.
+        how: Keyword arguments of ``stream_rows``.
+
+    Raises:
+        SourceError: The data set is unknown, a file is missing, or no row has the split or the
+            level in ``text``.
     """
     return list(stream_rows(text, **how))
 
@@ -137,12 +141,12 @@ def stream_rows(
 
     Raises:
         SourceError: The data set is unknown, a file is missing, or no row has the split or the
-            level in ``text``.
+            level (``turn`` or ``dialogue``) in ``text``.
     """
     spec = parse_spec(text)
     splits: set[str] = set()
     is_empty = True
-    for row in _read_all_rows(spec, reading, options):
+    for row in _rows_in_all_splits(spec, reading, options):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
             is_empty = False
@@ -155,10 +159,11 @@ def stream_rows(
         )
 
 
-def _read_all_rows(
+def _rows_in_all_splits(
     spec: DataSpec, reading: ReadingReport | None, options: ReadOptions
 ) -> Rows:
-    """Yields the rows of ``spec`` in all splits and, for a file, in all levels.
+    """Yields the rows that ``spec`` names, but of all splits. If it names a file, rows of both
+    levels (``turn`` and ``dialogue``) are included.
 
     Args:
         reading: A report, in which malformed lines are counted.
@@ -180,8 +185,8 @@ def _read_all_rows(
 def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     """Returns the files of ``source`` to read for ``spec``.
 
-    If ``spec`` names neither a part nor a level, the files of whole dialogues are preferred to
-    those of turns.
+    If ``spec`` names neither a part nor a level, files with labels on whole dialogues are preferred
+    to files with labels on turns.
     """
     parts = []
     for part in source.parts:
@@ -230,7 +235,7 @@ def _rows_or_source_error(
     Args:
         origin: The file or package, for the message.
         source: The data set, for the message.
-        hint: The hint of the error.
+        hint: What the user can do instead, for the message.
     """
     try:
         yield from rows

@@ -101,7 +101,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
     level: Level = "dialogue"
     if config.view == "abceval_issues_by_dialogue":
-        rows = list(abceval.to_dialogue_level(rows))
+        rows = list(abceval.to_dialogue_issues(rows))
     if config.level == "last":
         rows = [_to_turn_row(row) for row in rows if row.level == "dialogue"]
     if config.level != "dialogue":

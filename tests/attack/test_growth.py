@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medal_judges.config import parse_yaml
-from medal_judges.data_prep.followups import parse_list
+from medal_judges.data_prep.followups import parse_follow_ups
 from medal_judges.data_prep.generation.protocol import parse_utterance, parse_verdict
 from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge
@@ -64,7 +64,7 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "thinking": (without_thinking, 300_000),
     "utterance": (parse_utterance, 100_000),
     "verdict": (parse_verdict, 300_000),
-    "follow-ups": (parse_list, 200_000),
+    "follow-ups": (parse_follow_ups, 200_000),
     "sentences": (split_sentences, 100_000),
 }
 # What is repeated between a beginning and an end.

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from medal_judges.data_prep.sources.abceval import to_dialogue_level
+from medal_judges.data_prep.sources.abceval import to_dialogue_issues
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -57,7 +57,7 @@ ABC = [
 
 
 def test_abceval_behaviours_become_issues() -> None:
-    first, second = to_dialogue_level(ABC)
+    first, second = to_dialogue_issues(ABC)
     nothing = (0.0, 0.0)
     assert first.labels == {
         "lacks_commonsense": nothing,
@@ -78,7 +78,7 @@ def test_abceval_behaviours_become_issues() -> None:
 @needs_data
 def test_abceval_on_the_real_rows() -> None:
     rows = load_rows("abceval")
-    lifted = list(to_dialogue_level(rows))
+    lifted = list(to_dialogue_issues(rows))
     assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
     marks = {
         mark

@@ -5,7 +5,12 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.sources.dstc12 import TABLE, TRAIN_SCALES, halve, to_dstc12
+from medal_judges.data_prep.sources.dstc12 import (
+    TABLE,
+    TRAIN_SCALES,
+    assign_halves,
+    to_dstc12,
+)
 from medal_judges.data_prep.sources.leaks import require_no_leaks
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -66,13 +71,13 @@ def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
         )
         for i in range(185)
     ]
-    sides = {r.id: r.split for r in halve(rows)}
-    assert [r.id for r in halve(rows)] == [r.id for r in rows]
+    sides = {r.id: r.split for r in assign_halves(rows)}
+    assert [r.id for r in assign_halves(rows)] == [r.id for r in rows]
     for name in dimensions:
         counts = Counter(sides[r.id] for r in rows if name in r.labels)
         assert abs(counts["train"] - counts["validation"]) <= 3, (name, counts)
-    assert {r.id: r.split for r in halve(rows[::-1])} == sides
-    assert {r.id: r.split for r in halve(rows, seed=1)} != sides
+    assert {r.id: r.split for r in assign_halves(rows[::-1])} == sides
+    assert {r.id: r.split for r in assign_halves(rows, seed=1)} != sides
 
 
 def test_the_group_is_the_unit_of_the_halves() -> None:
@@ -80,7 +85,7 @@ def test_the_group_is_the_unit_of_the_halves() -> None:
     twins = [
         LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins
     ]
-    assert len({r.split for r in halve(twins)}) == 1
+    assert len({r.split for r in assign_halves(twins)}) == 1
 
 
 @needs_data

@@ -21,8 +21,8 @@ from medal_judges.data_prep.perturbation.edit import (
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
-    inject_issues,
     inject_pair,
+    make_issue_rows,
 )
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -120,7 +120,7 @@ def planted() -> list[LabelledDialogue]:
     return [
         row
         for seed in range(3)
-        for row in inject_issues(ROWS, seed=seed, clean_count=0)
+        for row in make_issue_rows(ROWS, seed=seed, clean_count=0)
     ]
 
 
@@ -204,12 +204,12 @@ def test_every_issue_can_be_planted_in_every_language(
 
 
 def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
-    one_way = [row.to_record() for row in inject_issues(ROWS, seed=0, per_issue=9)]
+    one_way = [row.to_record() for row in make_issue_rows(ROWS, seed=0, per_issue=9)]
     other_way = [
-        row.to_record() for row in inject_issues(ROWS[::-1], seed=0, per_issue=9)
+        row.to_record() for row in make_issue_rows(ROWS[::-1], seed=0, per_issue=9)
     ]
     assert one_way == other_way
-    other_seed = [row.to_record() for row in inject_issues(ROWS, seed=1, per_issue=9)]
+    other_seed = [row.to_record() for row in make_issue_rows(ROWS, seed=1, per_issue=9)]
     assert one_way != other_seed
 
 
@@ -259,5 +259,5 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))
     assert written == list(
-        inject_issues(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
+        make_issue_rows(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
     )

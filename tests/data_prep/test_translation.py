@@ -19,7 +19,7 @@ from medal_judges.data_prep.translation import (
     TranslateConfig,
     Translation,
     TranslationRunner,
-    write_translations,
+    translate_to_file,
 )
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Role, Turn
@@ -77,7 +77,7 @@ class Run:
             plain.model_copy(update=settings), agents=self.agents
         )
         jobs = [Translation(r, lang) for r in rows for lang in langs]
-        self.failures: Counter[str] = write_translations(runner, jobs, out)
+        self.failures: Counter[str] = translate_to_file(runner, jobs, out)
         self.by, self.earlier = runner.signature_text, runner.earlier
         self.rows = list(read_labelled(out))
         self.prompts = [b["messages"][-1]["content"] for b in self.agents.bodies]

@@ -106,7 +106,7 @@ def import_answers(
     """
     from medal_judges.data_prep.annotation.answers import (
         merge_ratings,
-        validate_ratings,
+        parse_annotations,
     )
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
@@ -141,7 +141,7 @@ def import_answers(
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
-    checked, problems = validate_ratings(answers, project)
+    checked, problems = parse_annotations(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )

@@ -177,13 +177,13 @@ def plant(
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
-        inject_issues,
+        make_issue_rows,
     )
     from medal_judges.data_prep.sources.registry import load_rows
 
     report = start_report(reading, beside=out)
     counts = InjectionCounts()
-    rows = inject_issues(
+    rows = make_issue_rows(
         load_rows(source, reading=report, options=reading),
         seed=seed,
         per_issue=per_issue,
@@ -263,7 +263,7 @@ def seeds(
     """
     from medal_judges.data_prep.seeds.contexts import (
         SeedsConfig,
-        add_languages,
+        add_languages_and_countries,
         draw_from_config,
     )
     from medal_judges.records.dialogue import language
@@ -273,7 +273,7 @@ def seeds(
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
     draws = draw_from_config(settings, seed)
-    contexts = add_languages(draws, languages, seed)
+    contexts = add_languages_and_countries(draws, languages, seed)
     write_records(out, contexts)
     typer.echo(
         f"{len(contexts)} contexts in {len(languages)} languages written to {out}"

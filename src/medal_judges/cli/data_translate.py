@@ -52,7 +52,7 @@ def translate(
         TranslationRunner,
         require_target_languages,
     )
-    from medal_judges.data_prep.translation import write_translations as run
+    from medal_judges.data_prep.translation import translate_to_file as run
 
     require_target_languages(to)
     settings = load_config(TranslateConfig, config, overrides, folder="native")

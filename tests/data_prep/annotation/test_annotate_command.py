@@ -9,7 +9,7 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.answers import merge_ratings, validate_ratings
+from medal_judges.data_prep.annotation.answers import merge_ratings, parse_annotations
 from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
@@ -102,7 +102,7 @@ def test_a_real_export_comes_back_as_labels(
         for name in ("ana", "ben")
         for a in read_label_studio(label_studio / f"{name}.json")
     ]
-    checked, problems = validate_ratings(answers, project)
+    checked, problems = parse_annotations(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
     assert left.startswith("annotator 'ana': 2 of 3 dialogues")

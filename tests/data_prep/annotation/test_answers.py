@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import merge_ratings, validate_ratings
+from medal_judges.data_prep.annotation.answers import merge_ratings, parse_annotations
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import Annotation
 
@@ -35,7 +35,7 @@ def everything(project: Project) -> list[Annotation]:
 
 def only(project: Project, answers: list[Annotation]) -> str:
     """The one problem that ``answers`` have beyond what was not annotated at all."""
-    _, problems = validate_ratings(answers, project)
+    _, problems = parse_annotations(answers, project)
     (found,) = [p for p in problems if not p.startswith(("annotator", "project"))]
     return found
 
@@ -44,7 +44,7 @@ def only(project: Project, answers: list[Annotation]) -> str:
 @pytest.mark.parametrize("yes", ["yes", "YES", "1", "true", "1.0"])
 def test_values_in_their_forms(project: Project, text: str, yes: str) -> None:
     answers = [answer(next(iter(project.rows)), overall=text, unsafe=yes)]
-    (checked,), _ = validate_ratings(answers, project)
+    (checked,), _ = parse_annotations(answers, project)
     assert (checked.values["overall"], checked.values["unsafe"]) == (4.0, 1.0)
 
 
@@ -68,7 +68,7 @@ def test_a_wrong_value_is_named_and_becomes_none(
     key = next(iter(project.rows))
     found = only(project, [answer(key, **wrong)])
     assert found.startswith("a.csv: row 2: ") and said in found
-    checked, _ = validate_ratings([answer(key, **wrong)], project)
+    checked, _ = parse_annotations([answer(key, **wrong)], project)
     for name in wrong:
         assert checked[0].values.get(name) is None
     assert checked[0].values["irrelevant"] == 0.0
@@ -78,11 +78,11 @@ def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [
         replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]
     ]
-    _, problems = validate_ratings([*empty, *everything(project)[2:]], project)
+    _, problems = parse_annotations([*empty, *everything(project)[2:]], project)
     (found,) = problems
     assert found.startswith("annotator 'ana': 2 of 3 dialogues are not annotated")
     free = replace(project, assignments={})
-    _, problems = validate_ratings(everything(project)[:1], free)
+    _, problems = parse_annotations(everything(project)[:1], free)
     assert problems[0].startswith("project: 2 of 3 dialogues are not annotated")
 
 
@@ -91,7 +91,7 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
 ) -> None:
     answers = everything(project)
     answers[3] = replace(answers[3], values=GOOD | {"overall": ""})
-    checked, _ = validate_ratings(reversed(answers), project)
+    checked, _ = parse_annotations(reversed(answers), project)
     found = {row.id: row for row in merge_ratings(checked, project)}
     assert list(found) == [row.id for row in project.rows.values()]
     open_row = found[project.rows[answers[3].key].id]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from medal_judges.data_prep.annotation.answers import validate_ratings
+from medal_judges.data_prep.annotation.answers import parse_annotations
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
     AnnotationQuestion,
@@ -72,7 +72,7 @@ def test_there_and_back(project: Project, tmp_path: Path) -> None:
         path = tmp_path / f"{annotator}.xlsx"
         filled(project, path, annotator, typed)
         answers += list(read_spreadsheet(path, [d.name for d in project.dimensions]))
-    checked, problems = validate_ratings(answers, project)
+    checked, problems = parse_annotations(answers, project)
     assert problems == []
     assert [(a.key, a.annotator, a.values, a.texts) for a in checked] == [
         (

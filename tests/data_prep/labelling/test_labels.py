@@ -6,10 +6,10 @@ import pytest
 
 from medal_judges.data_prep.labelling import (
     LabelCounts,
+    label_and_write_rows,
     malformed_reasons,
     with_labels,
     with_user_check,
-    write_and_count_rows,
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -59,9 +59,9 @@ def test_a_row_without_a_judgement_is_refused_and_others_do_not_count(
     }
     summary = LabelCounts(ASKED)
     with pytest.raises(MedalError, match="'a'"):
-        write_and_count_rows([ROW], {"b": checks["b"]}, {}, tmp_path, summary)
+        label_and_write_rows([ROW], {"b": checks["b"]}, {}, tmp_path, summary)
     assert list(tmp_path.iterdir()) == []  # whole files or none
     # The judgement of a row that the file no longer has is no row.
     labels = {"a": Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 2.0})}
-    write_and_count_rows([ROW], checks, labels, tmp_path, summary)
+    label_and_write_rows([ROW], checks, labels, tmp_path, summary)
     assert summary.kinds == {"labelled": 1} and len(summary.users) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.corpus_stats.report import (
-    text_table,
+    text_statistics_table,
 )
 from medal_judges.data_prep.corpus_stats.statistics import (
     CorpusStatistics,
@@ -50,7 +50,7 @@ def four(make_row: MakeRow) -> CorpusStatistics:
 
 
 def test_texts_by_language(four: CorpusStatistics) -> None:
-    table = text_table(four, "Language")
+    table = text_statistics_table(four, "Language")
     assert table.columns == [
         *("Language", "Dialogues", "Turns", "Words, user", "Words, assistant"),
         *("Characters, user", "Characters, assistant", "MTLD, user", "MTLD, assistant"),

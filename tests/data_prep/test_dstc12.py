@@ -5,12 +5,7 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.sources.dstc12 import (
-    TABLE,
-    TRAIN_SCALES,
-    assign_halves,
-    to_dstc12,
-)
+from medal_judges.data_prep.sources import dstc12
 from medal_judges.data_prep.sources.leaks import require_no_leaks
 from medal_judges.data_prep.sources.registry import load_rows
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -34,7 +29,7 @@ def row(
 
 
 def test_annotators_then_parts_then_equation_one_then_rounding() -> None:
-    found = to_dstc12(
+    found = dstc12.to_dstc12(
         row(
             "a",
             {
@@ -62,7 +57,7 @@ def test_annotators_then_parts_then_equation_one_then_rounding() -> None:
 
 
 def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
-    dimensions = list(TABLE)
+    dimensions = list(dstc12.TABLE)
     rows = [
         row(
             f"r{i:03d}",
@@ -71,13 +66,13 @@ def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
         )
         for i in range(185)
     ]
-    sides = {r.id: r.split for r in assign_halves(rows)}
-    assert [r.id for r in assign_halves(rows)] == [r.id for r in rows]
+    sides = {r.id: r.split for r in dstc12.assign_halves(rows)}
+    assert [r.id for r in dstc12.assign_halves(rows)] == [r.id for r in rows]
     for name in dimensions:
         counts = Counter(sides[r.id] for r in rows if name in r.labels)
         assert abs(counts["train"] - counts["validation"]) <= 3, (name, counts)
-    assert {r.id: r.split for r in assign_halves(rows[::-1])} == sides
-    assert {r.id: r.split for r in assign_halves(rows, seed=1)} != sides
+    assert {r.id: r.split for r in dstc12.assign_halves(rows[::-1])} == sides
+    assert {r.id: r.split for r in dstc12.assign_halves(rows, seed=1)} != sides
 
 
 def test_the_group_is_the_unit_of_the_halves() -> None:
@@ -85,7 +80,7 @@ def test_the_group_is_the_unit_of_the_halves() -> None:
     twins = [
         LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins
     ]
-    assert len({r.split for r in assign_halves(twins)}) == 1
+    assert len({r.split for r in dstc12.assign_halves(twins)}) == 1
 
 
 @needs_data
@@ -97,6 +92,6 @@ def test_the_mapped_sets() -> None:
     assert len(fed) == 125 and sum("skill" in r.labels for r in fed) == 124
     for r in [*halves[0], *fed]:
         for rating in r.ratings():
-            low, high = TRAIN_SCALES[rating.dimension]
+            low, high = dstc12.TRAIN_SCALES[rating.dimension]
             assert rating.scale == (low, high)
             assert all(low <= v <= high and v == int(v) for v in rating.given_values)

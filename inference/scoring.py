@@ -230,7 +230,7 @@ class ScoreReport:
             others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
             yield f"  in other languages than the judge's ({', '.join(languages)}): {others}"
             if len(languages) == 1:
-                yield f"  Type --judge {MULTILINGUAL} for more languages (pip install '.[multilingual]')"
+                yield f"  Type --judge {MULTILINGUAL} for more (pip install '.[multilingual]')"
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:
             yield f"  --keep: no chat has {', '.join(absent)}"

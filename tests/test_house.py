@@ -16,13 +16,13 @@ from medal_judges.cli import COMMANDS, load_command
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
     "tokens": 248_872,  # 250,000
-    "density": 8.2,
+    "density": 8.1,
     "vague": 0.2,
     "branchy_functions": 2,
     "most_branches": 16,  # 16
-    "comprehensions_per_thousand": 31.4,
-    "ternaries_per_thousand": 7.9,
-    "used_once": 14,  # 10
+    "comprehensions_per_thousand": 31.3,
+    "ternaries_per_thousand": 7.7,
+    "used_once": 10,  # 10
 }
 # Room: its tokens.
 ROOM_LIMITS = {
@@ -36,17 +36,17 @@ ROOM_LIMITS = {
     BASE: 13_366,  # 12,500
     "cli": 10_462,  # 10,000
     "integrations": 2_948,  # 3,000
-    "data_prep": 27_021,  # 28,000
+    "data_prep": 27_018,  # 28,000
 }
 # What a person must know.
 SURFACE_LIMITS = {
     "keys": 279,  # 300
     "configs": 49,  # 60
     "tests_lines": 28_735,  # 30,000
-    "benchmarks_lines": 3_499,  # 3,500
+    "benchmarks_lines": 3_498,  # 3,500
     "examples_lines": 296,
-    "doc_words": 30_336,  # 34,000
-    "docs_tokens": 2_393,
+    "doc_words": 27_748,  # 34,000
+    "docs_tokens": 2_350,
     "yaml_lines": 7_919,
     "template_bytes": 32_196,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from medal_judges.config import BOXED
 from medal_judges.eval.scores.scores import HEADLINE
@@ -15,7 +15,6 @@ from medal_judges.integrations.chats import (
     goodness,
     load_judge,
 )
-from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.thoughts import THOUGHTS
 from medal_judges.records.dialogue import Role, Turn
 
@@ -31,8 +30,7 @@ class JudgeReward:
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimension: Dimension of the reward. None for ``overall`` or the judge's first one.
-        level: What gets a score: ``last`` (the completion), ``dialogue`` (prompt and completion) or
-            ``turn`` (as ``last``, only for prompts without an assistant turn).
+        level: What gets a score: ``last`` (the completion) or ``dialogue`` (prompt and completion).
         max_cost: Most US dollars that a judge behind an API may spend.
     """
 
@@ -41,14 +39,14 @@ class JudgeReward:
         judge: JudgeSource = BOXED,
         *,
         dimension: str | None = None,
-        level: ScoreLevel = "last",
+        level: Literal["last", "dialogue"] = "last",
         max_cost: float | None = None,
     ) -> None:
-        self.judge: Judge = load_judge(judge, max_cost=max_cost)
+        self.judge = load_judge(judge, max_cost=max_cost)
         names = [entry.name for entry in self.judge.dimensions]
         first = HEADLINE if HEADLINE in names else names[0]
         self.dimension = self.judge.dimension(dimension or first)
-        self.level: ScoreLevel = level
+        self.level = level
         self.__name__ = f"medal_{self.dimension.name}"  # TRL's logs call the reward so
 
     def __call__(

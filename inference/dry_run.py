@@ -14,7 +14,7 @@ from medal_judges.models.llm.server import RemoteModel
 from medal_judges.records.dialogue import Dialogue
 
 
-def estimate_cost(
+def estimate_cost_as_text(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
     """Returns a message with the most that scoring ``dialogues`` can cost, in requests, tokens and

@@ -22,8 +22,9 @@ class JudgeChoice:
 
     Attributes:
         source: A YAML file, a folder or a hub id.
-        settings: The content of the YAML file, None for a saved judge.
-        options: Arguments of ``Judge.from_pretrained``, which override ``settings``.
+        settings: The content of the YAML file, None for a saved judge (a folder or a hub id).
+        options: Arguments of ``Judge.from_pretrained``, which override ``settings``: ``{"device":
+            "cuda"}``.
         revision: The revision on the Hub. None for the default one.
     """
 
@@ -34,7 +35,8 @@ class JudgeChoice:
 
     @property
     def _llm_setting(self) -> Any:
-        """Returns the setting ``llm``, or None if there is none or the judge is a saved one."""
+        """Returns the setting ``llm``: a name such as ``openai:MODEL``, a mapping, or None if there
+        is none or the judge is a saved one."""
         if self.settings is None:
             return None
         return {**self.settings, **self.options}.get("llm")
@@ -48,11 +50,11 @@ class JudgeChoice:
     def asks_server(self) -> bool:
         """Returns whether the judge is a YAML file whose language model is behind an API. It is
         False for a saved judge."""
-        return self.uses_llm and llm_config(self.llm()).api
+        return self.uses_llm and llm_config(self.llm_settings()).api
 
-    def llm(self) -> dict[str, Any]:
-        """Returns the setting ``llm`` as a mapping. Raises ConfigError if the judge uses no
-        language model."""
+    def llm_settings(self) -> dict[str, Any]:
+        """Returns the settings of the judge's language model: ``{"model": "openai:MODEL", ...}``.
+        Raises ConfigError if the judge uses no language model."""
         setting = self._llm_setting
         if setting is None and "llm" in (self.settings or {}):
             raise no_model_error(self.source)
@@ -71,9 +73,12 @@ class JudgeChoice:
     def _with_changed_models(
         self, changed: Callable[[dict[str, Any]], object]
     ) -> JudgeChoice:
-        """Returns a copy with new settings of each language model. ``changed`` maps the old
-        settings of a model to the new ones."""
-        choice = self.with_options(llm=changed(self.llm()))
+        """Returns a copy with new settings of each language model.
+
+        Args:
+            changed: Returns the new settings of a model, given the old ones.
+        """
+        choice = self.with_options(llm=changed(self.llm_settings()))
         # A second model may shorten turns for the first.
         shortener = {**(self.settings or {}), **self.options}.get("shortener")
         if shortener is not None:
@@ -109,7 +114,7 @@ class JudgeChoice:
             choice = choice._with_changed_models(uncached)
         if max_cost is not None:
             if not choice.asks_server:
-                choice.llm()
+                choice.llm_settings()
                 raise ConfigError(
                     "--max-cost is for judges that use a language model through an API",
                     hint="Leave it out: a local model costs nothing",
@@ -153,7 +158,8 @@ def choose_judge(
 
     Args:
         name: A shipped name, a YAML file, a folder, or a hub id such as ``ORG/NAME@REVISION``.
-        overrides: Changed settings ``field=value``, or ``member.field=value`` for a saved hybrid.
+        overrides: Changed settings ``field=value``. For a saved hybrid (a judge that combines
+            several), ``member.field=value``.
         device: Where the judge's model runs, such as ``cuda``.
         dtype: The number format of the model, such as ``bf16``.
         revision: The hub revision.

@@ -11,8 +11,7 @@ from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of ``fields`` in ``dialogue`` by field, with None for a field that it
-    lacks.
+    """Returns each of ``fields`` -> its value in ``dialogue``, None for a field that it lacks.
 
     Args:
         fields: ``lang``, ``chatbot``, ``source``, a key of ``meta`` or ``context``, or a path such
@@ -22,7 +21,11 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash of the metadata ``meta`` and of all that a judge reads of ``dialogue``."""
+    """Returns a hash of all that a judge reads of ``dialogue``, and of the metadata to copy.
+
+    Args:
+        meta: Field -> its value, from ``metadata_of``.
+    """
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
     )

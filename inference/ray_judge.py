@@ -47,10 +47,10 @@ def open_on_ray(
         MissingExtraError: Ray is not installed.
         MedalError: Ray ends the run.
     """
-    _refuse_server(choice.asks_server)
+    _refuse_if_server(choice.asks_server)
     if (
         choice.uses_llm
-        and choice.llm().get("engine", {}).get("tensor_parallel_size", 1) > 1
+        and choice.llm_settings().get("engine", {}).get("tensor_parallel_size", 1) > 1
     ):
         raise ConfigError(
             "--workers starts an engine with one GPU in each process, and "
@@ -86,14 +86,20 @@ def open_on_ray(
 
 
 def gpu_share(gpus: float, processes: int) -> float:
-    """Returns the share of a GPU for each of ``processes`` on ``gpus`` GPUs. No process spans two
-    GPUs, so four processes on three GPUs get 1/2 each."""
+    """Returns the share of one GPU that each process gets, from 0 to 1.
+
+    No process spans two GPUs, so four processes on three GPUs get 1/2 each.
+
+    Args:
+        gpus: Number of GPUs. 0 gives a share of 0.
+        processes: Number of processes.
+    """
     if not gpus:
         return 0.0
     return 1 / math.ceil(processes / gpus)
 
 
-def _refuse_server(uses_server: bool) -> None:
+def _refuse_if_server(uses_server: bool) -> None:
     if uses_server:
         raise ConfigError(
             "--workers is for local models, and this judge sends requests to a server",
@@ -116,8 +122,8 @@ class _JudgeActor:
             self.judge = error
 
     def facts(self) -> dict[str, Any] | Exception:
-        """Returns the judge's signature, dimensions, languages and batch sizes. If the judge could
-        not be loaded, returns the error."""
+        """Returns what the main process must know of the judge: ``{"signature": ..., "dimensions":
+        ..., "window": 32, ...}``. If the judge could not be loaded, returns the error."""
         judge = self.judge
         if isinstance(judge, Exception):
             return judge
@@ -162,7 +168,7 @@ class RayJudge(Judge):
         about: Any = ray.get(self._actors[0].facts.remote())
         if isinstance(about, Exception):
             raise about
-        _refuse_server(about["uses_server"])
+        _refuse_if_server(about["uses_server"])
         self._signature: Signature = about["signature"]
         self.dimensions = about["dimensions"]
         self.languages, self.window = about["languages"], about["window"]

@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the path of the file that keeps the judgements of earlier runs, in the folder of the
-    output ``lines``."""
+    """Returns the file that keeps the judgements of earlier runs: ``.earlier-scores.jsonl`` beside
+    the output ``lines``, ``scores.jsonl``."""
     return lines.with_name(f".earlier-{lines.name}")
 
 
@@ -28,9 +28,9 @@ class EarlierDialogue(NamedTuple):
 
     Attributes:
         offset: The byte at which its first judgement begins.
-        input: The hash of the dialogue.
+        input: The hash of the dialogue and its copied metadata.
         rows: The number of its judgements, one a line.
-        is_done: Whether all of its judgements are final.
+        is_done: Whether none of its judgements needs to be computed again.
     """
 
     offset: int
@@ -40,7 +40,7 @@ class EarlierDialogue(NamedTuple):
 
 
 class EarlierJudgements:
-    """The judgements of earlier runs, by the id of the dialogue.
+    """The judgements of earlier runs, which are looked up with the id of a dialogue.
 
     The constructor moves the file ``lines`` aside, so that a run can write it anew.
 
@@ -103,9 +103,9 @@ class EarlierJudgements:
         for _ in range(entry.rows):
             yield self._stream.readline()
 
-    def remove_if_used(self) -> None:
-        """Removes the file of earlier judgements, unless some are about dialogues that the input no
-        longer has."""
+    def close_and_remove_if_used(self) -> None:
+        """Closes the file of earlier judgements. Removes it, unless some are about dialogues that
+        the input no longer has."""
         self._stream.close()
         # Judgements that were not used may have cost money.
         if not self._entries:

@@ -105,9 +105,14 @@ class ScoreOptions(Config):
         return not judgement.transient
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
-        """Returns the settings that decide the judgements of ``judge``, such as ``{"level": "turn",
-        ...}``. Only a file with an equal record is resumed. Raises ConfigError for an unknown
-        dimension."""
+        """Returns the settings that decide the judgements of ``judge``: ``judge``, ``dimensions``,
+        ``level``, ``keep`` and ``detect_language``.
+
+        A file is resumed only if it was written with equal settings.
+
+        Raises:
+            ConfigError: The judge lacks one of the dimensions.
+        """
         return {
             "judge": str(judge.signature()),
             "dimensions": judge._checked_names(self.dimensions or None),
@@ -138,11 +143,11 @@ class ScoreReport:
         truncated_turns: Turns left out of dialogues that are too long.
         cut_turns: Turns shortened in dialogues that are too long.
         seconds: The duration of the run in seconds.
-        languages: Judgements by language, for languages that the judge does not support.
-        failures: Judgements without a score, by reason.
-        sums: The sum of the scores by dimension, such as ``{"overall": 12.5}``.
-        counts: The number of scores by dimension.
-        copied: Judgements that have a value for each field of --keep, such as ``{"chatbot": 40}``.
+        languages: Language that the judge does not support -> number of judgements.
+        failures: Reason -> number of judgements without a score.
+        sums: Dimension -> sum of its scores: ``{"overall": 12.5}``.
+        counts: Dimension -> number of its scores.
+        copied: Field of --keep -> number of judgements that have a value: ``{"chatbot": 40}``.
         usage: The tokens and US dollars of this run, such as ``{"tokens": 1200, "money": 0.02}``.
     """
 
@@ -176,7 +181,7 @@ class ScoreReport:
         return None
 
     def add(self, judgement: Judgement) -> None:
-        """Counts ``judgement``."""
+        """Adds ``judgement``, new or from an earlier run, to the counts."""
         self.total += 1
         self.scored += judgement.scored
         self.transient += judgement.transient
@@ -352,8 +357,8 @@ def score_to_file(
         out: A .jsonl, .parquet or .csv file. The last two get a .jsonl file beside them.
         options: How dialogues are scored.
         progress: Called with the number of dialogues finished since its last call.
-        read_as: The settings with which the dialogues were read. The first line of the file holds
-            them.
+        read_as: The settings with which the dialogues were read, such as ``{"format": "csv"}``.
+            They are saved in the first line of the file.
 
     Raises:
         ConfigError: ``out`` has another ending.
@@ -403,7 +408,7 @@ def score_to_file(
         report = score_each(dialogues, judge, options, write, progress, earlier)
     finally:  # judgements before an error are written too
         flush()
-    earlier.remove_if_used()
+    earlier.close_and_remove_if_used()
     lines.touch()  # an empty input gives an empty file
     if out != lines:
         write_judgements(out, _SavedJudgements(lines))
@@ -433,7 +438,7 @@ def score_each(
         # A cached answer that cannot be read would be read again.
         model.renews = options.retry_failed
     try:
-        run.score(dialogues)
+        run.score_and_write(dialogues)
     finally:
         for model in models:
             model.renews = False
@@ -447,8 +452,8 @@ class _PendingDialogue:
     """A dialogue that has been read and whose judgements are not all written.
 
     Attributes:
-        meta: Metadata to add to each judgement.
-        input: The hash of the dialogue.
+        meta: Field -> value to add to each judgement.
+        input: The hash of the dialogue and ``meta``.
         left: The number of judgements still to write.
         entry: The dialogue in an earlier run, None if it must be scored in this run.
     """
@@ -464,6 +469,12 @@ class _ScoringRun:
     """One pass over dialogues that scores them and writes their judgements.
 
     Attributes:
+        judge: The judge that scores.
+        options: How dialogues are scored.
+        write: Called with each judgement and its JSON object.
+        progress: Called with the number of dialogues finished since its last call.
+        earlier: Judgements of earlier runs, None if there are none.
+        report: Counts of the run.
         waiting: Dialogues that have been read and whose judgements are not all written.
     """
 
@@ -475,10 +486,10 @@ class _ScoringRun:
     report: ScoreReport = field(default_factory=ScoreReport)
     waiting: deque[_PendingDialogue] = field(default_factory=deque)
 
-    def score(self, dialogues: Iterable[Dialogue]) -> None:
-        """Writes the judgements of each of ``dialogues``, from an earlier run if possible and
-        otherwise new."""
-        unscored = self._dialogues_to_score(dialogues)
+    def score_and_write(self, dialogues: Iterable[Dialogue]) -> None:
+        """Writes the judgements of each of ``dialogues``. They are from an earlier run if possible,
+        otherwise computed."""
+        unscored = self._queue_and_yield_unscored(dialogues)
         for judgement in self.options.score(self.judge, unscored, self.progress):
             noted = self.waiting[0]
             meta = noted.meta
@@ -486,15 +497,18 @@ class _ScoringRun:
                 meta = {**meta, "lang": judgement.detected_language}
             judgement = replace(judgement, meta=meta, input=noted.input)
             self.report.usage = sum_usage_records([self.report.usage, judgement.usage])
-            self._add(judgement, judgement.to_record(judgement.dimensions))
+            self._count_and_write(judgement, judgement.to_record(judgement.dimensions))
             noted.left -= 1
             if not noted.left:
                 self.report.dialogues += 1
                 self.waiting.popleft()
                 self._write_earlier()
 
-    def _dialogues_to_score(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-        """Yields the ``dialogues`` that must be scored now. Adds every dialogue to ``waiting``."""
+    def _queue_and_yield_unscored(
+        self, dialogues: Iterable[Dialogue]
+    ) -> Iterator[Dialogue]:
+        """Adds every dialogue to ``waiting``, and yields the ``dialogues`` that must be scored in
+        this run."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
         size = 1
@@ -528,11 +542,13 @@ class _ScoringRun:
                 record = json.loads(line)
                 for name in ("dimensions", "reading", "run"):
                     record.pop(name, None)
-                self._add(parse_judgement(record, self.judge.dimensions), record)
+                self._count_and_write(
+                    parse_judgement(record, self.judge.dimensions), record
+                )
                 self.report.resumed += 1
             self.progress(1)
 
-    def _add(self, judgement: Judgement, record: dict[str, Any]) -> None:
+    def _count_and_write(self, judgement: Judgement, record: dict[str, Any]) -> None:
         self.report.add(judgement)
         self.write(judgement, record)
 

@@ -177,7 +177,7 @@ def join_rows(
         list(judgement_of.values()),
         numbers,
         scales or {},
-        joined.notes("the set"),
+        joined.check_and_describe("the set"),
     )
 
 

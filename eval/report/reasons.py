@@ -66,7 +66,7 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
     contributions = judgement.contributions.get(dimension.name)
     turn = None
     if contributions is not None:
-        turn = contributions.costliest_turn(dimension.good)
+        turn = contributions.worst_turn(dimension.good)
     comment = judgement.details.get(dimension.name, {}).get("comment")
     own_words = [text for text in (judgement.explanation, comment) if text]
     if own_words:

@@ -145,7 +145,7 @@ def _read_chats(
     if options.chats is None:
         return None
     how = options.reading
-    if not how.to_record():
+    if not how.format_and_columns():
         # As the scores state that the chats were read.
         first = next(read_all_judgements(files), Judgement())
         how = ReadOptions(strict=how.strict, **first.reading)

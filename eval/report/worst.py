@@ -179,7 +179,7 @@ def _read_turns(
     for dialogue in dialogues:
         for row in rows_of_id.get(dialogue.id, ()):
             judgement = judgement_of[row]
-            if ScoreKey(dialogue.id, judgement.turn, judgement.chat).matches_text(
+            if ScoreKey(dialogue.id, judgement.turn, judgement.chat).may_match_text(
                 dialogue
             ):
                 turns_of[row] = shortened_turns(dialogue)

@@ -96,7 +96,7 @@ def _columns_of_chats(
     rows = []
     for dialogue in dialogues:
         available |= dict.fromkeys(dialogue.meta)
-        if dialogue.id in key_of and key_of[dialogue.id].matches_text(dialogue):
+        if dialogue.id in key_of and key_of[dialogue.id].may_match_text(dialogue):
             row: dict[str, object] = {"key": dialogue.id, "has_chat": True}
             for name, value in metadata_of(dialogue, list(names)).items():
                 row[name] = value_as_text(value)

@@ -75,7 +75,7 @@ def match_labels(
     for label, indices in zip(labels, joined.score_rows, strict=True):
         if indices:
             rows.append((label, [candidates[index] for index in indices]))
-    notes = joined.notes(file)
+    notes = joined.check_and_describe(file)
     if joined.absent:
         notes.append(
             f"{len(joined.absent):,} labels of {file} are of chats that are not scored"

@@ -61,8 +61,13 @@ class ServeLimits(Config):
 
 
 class RequestOptions(BaseModel):
-    """How the dialogues of a request are scored. ``level`` and ``dimensions`` are the arguments of
-    Judge.score."""
+    """How the dialogues of a request are scored.
+
+    Attributes:
+        level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
+            assistant turn).
+        dimensions: The dimensions to score. None means all.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     level: ScoreLevel = "dialogue"
@@ -70,8 +75,11 @@ class RequestOptions(BaseModel):
 
 
 class ScoreBody(RequestOptions):
-    """The JSON object of a request. Its fields are one dialogue, or ``dialogues`` is a list of
-    several."""
+    """The JSON object of a request.
+
+    Attributes:
+        dialogues: The dialogues. None if the other fields of the object are one dialogue.
+    """
 
     model_config = ConfigDict(extra="allow")
     dialogues: list[dict[str, Any]] | None = Field(None, min_length=1)
@@ -90,7 +98,11 @@ class ScoreBody(RequestOptions):
 
 
 def _malformed_error(problems: Mapping[str, str]) -> HTTPException:
-    """Returns an error with status 422. ``problems`` maps a field to what is wrong with it."""
+    """Returns an error with status 422, which lists the first 20 problems.
+
+    Args:
+        problems: Field -> what is wrong with it.
+    """
     details = [{"loc": [field], "msg": text} for field, text in problems.items()]
     return HTTPException(422, details[:_LISTED])
 
@@ -133,12 +145,12 @@ def parse_rows(
     Args:
         rows: The JSON objects.
         limit: The maximum number of turns of all dialogues together.
-        changes: Gets counts, by kind, of message parts that a judge cannot read.
+        changes: Counter that is increased for what a judge cannot read: ``{"tool calls": 2}``.
 
     Raises:
         HTTPException: There are too many turns (413), or a row is malformed (422).
     """
-    _check_turns(chain.from_iterable(row.values() for row in rows), limit)
+    _require_few_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
     problems = {}
     for number, row in enumerate(rows):
@@ -149,11 +161,11 @@ def parse_rows(
     if problems:
         raise _malformed_error(problems)
     # Messages may come as JSON in a string.
-    _check_turns((dialogue.turns for dialogue in dialogues), limit)
+    _require_few_turns((dialogue.turns for dialogue in dialogues), limit)
     return dialogues
 
 
-def _check_turns(values: Iterable[object], limit: int) -> None:
+def _require_few_turns(values: Iterable[object], limit: int) -> None:
     """Raises HTTPException with status 413 if the lists and tuples in ``values`` have more than
     ``limit`` entries in total."""
     turns = sum(len(value) for value in values if isinstance(value, list | tuple))
@@ -162,7 +174,13 @@ def _check_turns(values: Iterable[object], limit: int) -> None:
 
 
 class ServeMetrics:
-    """The metrics of a server. They hold no text and no id of a dialogue."""
+    """The Prometheus metrics of a server. They hold no text and no id of a dialogue.
+
+    Attributes:
+        registry: All metrics of the server.
+        requests: Counter of requests for each HTTP status.
+        seconds: Histogram of the time from request to answer.
+    """
 
     def __init__(self, worker: JudgeWorker) -> None:
         self.registry = CollectorRegistry()
@@ -185,16 +203,23 @@ class ServeMetrics:
 
 
 class ScoreService:
-    """The service that answers requests to /score. A thread of its worker computes the
-    judgements."""
+    """The service that answers requests to /score. A thread of its worker computes the judgements.
+
+    Attributes:
+        judge: The judge that scores.
+        limits: Limits of a request and of the queue.
+        worker: The thread with the queue of dialogues.
+    """
 
     def __init__(self, judge: Judge, limits: ServeLimits) -> None:
         self.judge, self.limits = judge, limits
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to ``request``. When the client leaves or time is up, its waiting
-        dialogues are not scored.
+        """Returns the answer to ``request``: a JSON object with ``judge``, ``judgements`` and
+        ``changes`` (what the judge could not read -> how often).
+
+        When the client leaves or time is up, its waiting dialogues are not scored.
 
         Raises:
             HTTPException: The request is refused, or has no answer in time (503).
@@ -237,18 +262,22 @@ class ScoreService:
         dialogues = await asyncio.to_thread(
             parse_rows, body.rows(), self.limits.max_turns, changes
         )
-        answers = await self._wait_for_judgements(dialogues, RequestOptions(**settings))
+        answers = await self._queue_and_wait(dialogues, RequestOptions(**settings))
         return {
             "judge": self.worker.signature,
             "judgements": list(to_records(answers)),
             "changes": changes,
         }
 
-    async def _wait_for_judgements(
+    async def _queue_and_wait(
         self, dialogues: Sequence[Dialogue], options: RequestOptions
     ) -> list[Judgement]:
-        """Returns the judgements of all ``dialogues`` under ``options``. Raises HTTPException with
-        status 429 if the queue is full."""
+        """Puts ``dialogues`` into the queue and returns their judgements, computed with
+        ``options``.
+
+        Raises:
+            HTTPException: The queue is full (429).
+        """
         waiting = self.worker.queue.qsize()
         if waiting and waiting + len(dialogues) > self.limits.max_waiting:
             seconds = str(min(60, math.ceil(waiting * self.worker.pace) + 1))
@@ -265,7 +294,7 @@ class ScoreService:
         return list(chain.from_iterable(answers))
 
 
-def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
+def start_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
     """Returns the web application of ``service``, and starts the thread of its judge.
 
     Args:

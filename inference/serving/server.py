@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import uvicorn
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.serving.app import ScoreService, ServeLimits, make_app
+from medal_judges.inference.serving.app import ScoreService, ServeLimits, start_app
 from medal_judges.models.base.judge import Judge
 from medal_judges.secrets import register_secret
 
@@ -91,7 +91,7 @@ def serve(
     if is_loopback(host):
         own_host = host
     config = uvicorn.Config(
-        make_app(ScoreService(judge, limits or ServeLimits()), token, own_host),
+        start_app(ScoreService(judge, limits or ServeLimits()), token, own_host),
         http="h11",
         ws="none",
         log_config=None,

@@ -27,7 +27,8 @@ class QueuedDialogue:
     """A dialogue in the queue of a server.
 
     Attributes:
-        options: How to score it.
+        dialogue: The dialogue.
+        options: How to score it, a RequestOptions.
         answer: The future of its judgements.
     """
 
@@ -85,8 +86,12 @@ class JudgeWorker:
     def score_dialogues(
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
-        """Returns the judgements of each of ``dialogues``, scored with ``options``. If the judge
-        fails on a dialogue, its judgements have no scores and state the reason."""
+        """Returns a list of judgements for each of ``dialogues``. If the judge fails on a dialogue,
+        its judgements have no scores and state the reason.
+
+        Args:
+            options: How to score the dialogues, a RequestOptions.
+        """
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []

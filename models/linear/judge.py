@@ -439,7 +439,7 @@ class LinearJudge(LearnedJudge):
                 continue
             turns = [0.0] * reading.skipped + moves[span].tolist()
             contributions = Contributions(tuple(turns), value - math.fsum(turns), unit)
-            turn = contributions.costliest_turn(dimension.good)
+            turn = contributions.worst_turn(dimension.good)
             if turn is not None:
                 row = turn - reading.skipped
                 costs = parts[span][row] * (-1 if dimension.good == "high" else 1)

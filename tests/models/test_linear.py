@@ -187,7 +187,7 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
     causes_seen = set()
     for judgement, dialogue in zip(made.score(answered()), answered(), strict=True):
         account = judgement.contributions[name]
-        turn = account.costliest_turn(made.dimension(name).good)
+        turn = account.worst_turn(made.dimension(name).good)
         assert turn is not None
         least = min(sign * move for move in account.turns)
         assert sign * account.turns[turn] == pytest.approx(least, abs=1e-5)

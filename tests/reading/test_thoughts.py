@@ -16,8 +16,8 @@ from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_l
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.thoughts import (
     THOUGHTS,
-    thoughts_on_one_line,
-    without_thoughts,
+    join_thought_lines,
+    remove_thoughts,
 )
 
 from .written import in_jsonl, save
@@ -56,14 +56,14 @@ FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
     ],
 )
 def test_what_is_left_of_an_answer(answer: str, text: str, count: int) -> None:
-    assert without_thoughts(answer) == (text, count)
+    assert remove_thoughts(answer) == (text, count)
 
 
 @given(st.text("<>/think `\n[a]"), st.text("ab \n"))
 def test_no_tag_survives_and_what_has_none_is_unchanged(noise: str, text: str) -> None:
-    left, count = without_thoughts(f"<think>{noise.replace('</', '')}</think>{text}")
+    left, count = remove_thoughts(f"<think>{noise.replace('</', '')}</think>{text}")
     assert (left, count) == (text.strip(), 1)
-    assert without_thoughts(text) == (text, 0)
+    assert remove_thoughts(text) == (text, 0)
 
 
 def rows_of(answer: str) -> dict[str, list[Row]]:
@@ -121,12 +121,12 @@ def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:
 def test_hostile_tags_end() -> None:
     """A search that is quadratic would take minutes."""
     for text in ("<think " * 50_000, "`" * 99_999, "<" + "a" * 300_000):
-        assert thoughts_on_one_line(text) == text and without_thoughts(text) == (
+        assert join_thought_lines(text) == text and remove_thoughts(text) == (
             text,
             0,
         )
     opened = "<think>" * 50_000
-    assert thoughts_on_one_line(opened) == opened and without_thoughts(opened) == (
+    assert join_thought_lines(opened) == opened and remove_thoughts(opened) == (
         "",
         1,
     )

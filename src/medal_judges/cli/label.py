@@ -138,7 +138,7 @@ def _load_judges(
     if users != "skip":
         settings = []
         if user_judge is None and labeller.uses_llm:
-            settings = [f"llm={json.dumps(labeller.llm())}"]
+            settings = [f"llm={json.dumps(labeller.llm_settings())}"]
         choices[_USERS] = choose_judge(user_judge or USER_JUDGE, settings)
     if users == "only":
         del choices[_LABELS]

@@ -100,9 +100,9 @@ def score(
         report_of_reading.copied = scoring.keep
         dialogues = stream_dialogues(file, reading, report_of_reading)
         if dry_run:
-            from medal_judges.inference.dry_run import estimate_cost
+            from medal_judges.inference.dry_run import estimate_cost_as_text
 
-            typer.echo(estimate_cost(dialogues, loaded, scoring))
+            typer.echo(estimate_cost_as_text(dialogues, loaded, scoring))
             report_of_reading.show(always=True)
             return
         if out_file is None:
@@ -115,7 +115,7 @@ def score(
                     out_file,
                     scoring,
                     progress=bar.advance,
-                    read_as=reading.to_record(),
+                    read_as=reading.format_and_columns(),
                 )
     report.left_out = report_of_reading.count
     report_of_reading.show(always=True)

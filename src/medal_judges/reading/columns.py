@@ -45,10 +45,11 @@ class LabelColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """Which columns of a user's file hold which fields, roles and labels.
+    """How a user's file of chats names fields, speakers and columns of ratings.
 
     Attributes:
-        fields: Field -> column: ``{"id": "ticket"}``. A nested value has a path: ``meta.user.id``.
+        fields: Field -> its column: ``{"id": "ticket"}``. A nested value has a path:
+            ``meta.user.id``.
         roles: Speaker's name in lower case -> role: ``{"kunde": "user"}``.
         labels: Column of ratings (of one annotator) -> its dimension and scale.
     """
@@ -85,11 +86,10 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value of ``record`` at ``path``: a key, or keys joined by dots
-    (``meta.user.id``).
+    """Returns the value of ``record`` at ``path``, or ``missing`` if there is none.
 
     Args:
-        missing: Returned if ``record`` has no such value.
+        path: A key, or the keys of nested mappings joined by dots: ``meta.user.id``.
     """
     if not isinstance(record, Mapping):
         return missing
@@ -169,13 +169,19 @@ def make_column_map(
             # The name of a speaker or of a column of ratings may contain an equals sign.
             name, _, value = pair.rpartition("=")
             entries[name.strip()] = value.strip()
-    _require_known_fields_and_roles(fields, roles)
+    _require_valid_fields_and_roles(fields, roles)
     roles = {str(word).lower(): value for word, value in roles.items()}
     return ColumnMap(fields, roles, _parse_label_columns(labels))
 
 
-def _require_known_fields_and_roles(fields: Record, roles: Record) -> None:
-    """Raises ConfigError if a field or a role is unknown or has no value."""
+def _require_valid_fields_and_roles(fields: Record, roles: Record) -> None:
+    """Raises ConfigError if a field or a role is unknown, or a column or a speaker's name is
+    missing.
+
+    Args:
+        fields: Field -> column: ``{"id": "ticket"}``.
+        roles: Speaker's name -> role: ``{"Kunde": "user"}``.
+    """
     for name, value in fields.items():
         if name not in _FIELDS:
             hint = f"{did_you_mean(str(name), _FIELDS)}Use one of: {', '.join(_FIELDS)}"
@@ -225,9 +231,12 @@ def _parse_label_columns(labels: Mapping[object, object]) -> dict[str, LabelColu
 
 
 def read_labels(record: Record, columns: ColumnMap) -> Fields:
-    """Returns the ratings in ``record``, from the columns that ``columns.labels`` names.
+    """Returns the ratings in ``record``, a row of a user's file.
 
     A cell holds a number, a list of numbers, or a string such as ``4;NA;5``.
+
+    Args:
+        columns: The user's map. Its ``labels`` names the columns of ratings.
 
     Returns:
         An empty mapping if there is no rating, otherwise ``labels`` (dimension -> ratings),

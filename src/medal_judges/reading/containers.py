@@ -81,7 +81,7 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
     try:
-        stream = _open_bytes(path)
+        stream = _open_decompressed(path)
         begin = stream.peek(_BEGIN)[:_BEGIN]
     except FileNotFoundError as error:
         raise DataError(path, None, "no such file. Check the path") from error
@@ -100,8 +100,9 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     return kind, _read_container(path, stream, kind)
 
 
-def _open_bytes(path: str) -> Any:
-    """Opens the file ``path``, or standard input for ``-``. Decompresses gzip."""
+def _open_decompressed(path: str) -> Any:
+    """Opens ``path`` (``-`` for standard input) as a binary stream, and decompresses it if it is
+    gzip."""
     raw: Any = open_standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
     stream: Any = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
@@ -226,10 +227,10 @@ def _find_delimiter(header: str) -> str | None:
 
 
 def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts, and
-    an empty cell is None.
+    """Yields (line number, row) for each row of a CSV or TSV file. The row maps a column to its
+    text, or to None for an empty cell.
 
-    An unclosed quote makes all lines up to the next quote one bad row.
+    Rows with an unclosed quote or another error are RecordErrors.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
     lines = jsonl.cut_long_lines(_text_stream(stream))
@@ -240,7 +241,7 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
         first, skipped_lines = next(lines, ""), 1
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
-        header = _column_names(next(reader, []))
+        header = _unique_column_names(next(reader, []))
     except csv.Error as error:
         raise ConfigError(
             f"the first row cannot be read as column names. Correct it: {error}"
@@ -258,12 +259,20 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
         if cells is None:
             return
         if any(cells):
-            yield number, _csv_row(header, cells, delimiter)
+            yield number, _csv_row_or_error(header, cells, delimiter)
 
 
-def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
-    """Returns the row as a mapping from column to cell. Returns a RecordError if the number of
-    ``cells`` differs from ``header``, or a cell is not UTF-8."""
+def _csv_row_or_error(
+    header: Sequence[str], cells: Sequence[str], delimiter: str
+) -> object:
+    """Returns column -> cell, or a RecordError if the number of ``cells`` differs from ``header``
+    or a cell is not UTF-8.
+
+    Args:
+        header: Names of the columns.
+        cells: Texts of one row.
+        delimiter: Delimiter of the file, which an error names.
+    """
     row = dict(zip(header, [cell or None for cell in cells], strict=False))
     if len(cells) != len(header):
         expected = (
@@ -278,7 +287,7 @@ def _csv_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> obj
     return row
 
 
-def _column_names(cells: Sequence[object]) -> list[str]:
+def _unique_column_names(cells: Sequence[object]) -> list[str]:
     """Returns the column names in ``cells``. Raises ConfigError if a name is blank or repeated."""
     names = [str(cell or "").strip() for cell in cells]
     name, times = Counter(["", *names]).most_common(1)[0]
@@ -300,7 +309,7 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            _column_names(reader.schema_arrow.names)
+            _unique_column_names(reader.schema_arrow.names)
             groups = range(reader.num_row_groups)
             sizes = [reader.metadata.row_group(i).total_byte_size for i in groups]
             limit = max(jsonl.ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
@@ -384,7 +393,7 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 def read_workbook_rows(
     path: str, file: IO[bytes]
 ) -> Iterator[tuple[str, int, list[Any]]]:
-    """Yields the rows of an Excel workbook, sheet after sheet, without empty rows.
+    """Yields the rows of all sheets of an Excel workbook, in order. Empty rows are left out.
 
     Args:
         path: Name of the workbook in errors.
@@ -450,7 +459,7 @@ def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             cells.pop()
         if not titles:
             titles.append(title)
-            header = _column_names(cells)
+            header = _unique_column_names(cells)
         elif title != titles[0]:
             if title not in titles:
                 titles.append(title)

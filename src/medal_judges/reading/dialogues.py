@@ -38,7 +38,7 @@ from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, ope
 from medal_judges.reading.forms import READERS, Row, detect_form
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
-from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
+from medal_judges.reading.thoughts import THOUGHTS, remove_thoughts
 from medal_judges.reading.transcripts import split_into_chats
 from medal_judges.reading.turns import (
     NumberedRecord,
@@ -79,9 +79,9 @@ class ReadOptions(Config):
 
     Attributes:
         format: Kind of file, such as ``csv``.
-        column: Columns of fields as strings, ``id=ticket``. They override ``columns``.
-        columns: Field -> column: ``{"id": "ticket"}``. May also hold mappings ``roles`` and
-            ``labels``.
+        column: Fields and their columns as strings, ``id=ticket``. They override ``columns``.
+        columns: Field -> column: ``{"id": "ticket"}``. May also hold ``roles`` and ``labels``:
+            ``{"roles": {"Kunde": "user"}, "labels": {"Quality": "overall:1..5"}}``.
         label: Columns of human ratings with dimension and scale: ``Quality=overall:1..5``.
         role: Roles of unusual speaker names: ``Kunde=user``.
         strict: Whether the first bad row is an error. Otherwise bad rows are counted and skipped.
@@ -131,7 +131,7 @@ class ReadOptions(Config):
         """The columns, roles and labels that the options name."""
         return make_column_map(self.columns, self.column, self.label, self.role)
 
-    def to_record(self) -> Fields:
+    def format_and_columns(self) -> Fields:
         """Returns the format, columns and roles as a JSON object, which is saved with the scores:
         ``{"format": "csv", "columns": {"id": "ticket"}}``."""
         columns: Fields = dict(self.column_map.fields)
@@ -142,7 +142,11 @@ class ReadOptions(Config):
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
-    """ReadOptions without --label, for commands that read no ratings."""
+    """ReadOptions without --label, for commands that read no human ratings.
+
+    Attributes:
+        label: Always empty.
+    """
 
     label: Names = ()
 
@@ -154,7 +158,7 @@ class ChatFileConfig(Config):
     """A file of chats, with how to read it, as an entry of a YAML config.
 
     Attributes:
-        source: A file, or a data set such as ``dstc9:train``.
+        source: A file, or a data set with its split, such as ``dstc9:train``.
         format: Kind of file, such as ``csv``. By default it is detected.
         columns: Field -> column: ``{id: ticket}``.
         langs: Languages of the rows to keep: ``[en, zh]``. ``zh`` includes ``zh-Hant``. Empty: all.
@@ -207,13 +211,14 @@ class ReadingReport:
     Attributes:
         problem_file: JSONL file to which each bad row is appended, None to write none.
         strict: Whether the first bad row is an error.
-        copied: Columns that the command copies to its output. ``notes`` does not list them as
-            unread.
+        copied: Columns that the command copies to its output, such as ``["comment"]``. No note says
+            that they were not read.
         read: Number of dialogues.
         count: Number of bad rows.
         changes: What was left out or changed -> how often: ``{"thoughts left out": 3}``.
         messages: Error messages of the first bad rows, at most 20.
-        notes: Remarks on the whole file, as keys: ``not read: comment in chats.csv``.
+        notes: Remarks on the whole file, as the keys of a dict: ``{"not read: comment in
+            chats.csv": None}``.
     """
 
     problem_file: Path | None = None
@@ -225,8 +230,9 @@ class ReadingReport:
     messages: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
-    def add(self, error: DataError) -> None:
-        """Counts a bad row, and adds its ``error`` to ``messages`` and ``problem_file``."""
+    def add_bad_row(self, error: DataError) -> None:
+        """Counts a bad row, keeps the message of its ``error``, and appends it to
+        ``problem_file``."""
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -275,14 +281,15 @@ def start_report(
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns an empty report for a command that reads with ``options``.
+    """Returns an empty ReadingReport, which will list bad rows in a file such as skipped.jsonl.
 
-    It deletes the list of bad rows that an earlier run left. Without ``folder`` and ``beside``, no
-    list is written.
+    A list from an earlier run is deleted. There is no list if ``options.strict`` is set, or if both
+    ``folder`` and ``beside`` are None.
 
     Args:
-        folder: Folder of the list of bad rows, skipped.jsonl.
-        beside: Output file, such as scored.jsonl.gz: the list is scored.skipped.jsonl beside it.
+        options: How the command reads its file.
+        folder: Folder in which the list is called skipped.jsonl.
+        beside: Output file of the command. For scored.jsonl.gz, the list is scored.skipped.jsonl.
 
     Raises:
         ConfigError: The list would replace a file that the command reads.
@@ -413,7 +420,7 @@ class _Reader:
     Attributes:
         source: A file, or records.
         options: How to read the source.
-        columns: The user's map from fields to columns.
+        columns: The user's names of fields, speakers and columns of ratings.
         report: Counts what is read, changed and skipped.
         labelled: Whether to read labels.
         container: Kind of file, a key of CONTAINERS such as ``csv``.
@@ -460,15 +467,16 @@ class _Reader:
             self.report.notes[f"not read: {unread} in {self.path}"] = None
 
     def _chat_rows(self) -> Iterator[NumberedChat]:
-        """Yields (row number, record, form) for each row that is a whole chat.
+        """Yields (row number, record, form) for each row that is a whole chat. The form is a key of
+        READERS, such as ``messages``.
 
-        A row that is a single turn is stored in ``turns`` instead of yielded.
+        A row that is a single message of a chat is kept in ``turns`` instead.
         """
         for number, record in self._open_source():
             if isinstance(record, list):
                 record = {"messages": record}
             if not isinstance(record, Mapping):
-                self._refuse_non_object(number, record)
+                self._skip_or_raise_non_object(number, record)
                 continue
             self._collect_and_check_columns(record)
             self.form = detect_form(record, self.columns) or self.form
@@ -493,10 +501,14 @@ class _Reader:
         text = "".join(str(content) for _, content in rows)
         return split_into_chats(text, self.columns.roles)
 
-    def _refuse_non_object(self, number: int, record: object) -> None:
+    def _skip_or_raise_non_object(self, number: int, record: object) -> None:
         """Skips a row that is not a JSON object, or raises an error if reading is strict.
 
-        If the row is a damaged turn, its whole chat is skipped later.
+        If the row is a damaged message of a chat, the whole chat is skipped later.
+
+        Args:
+            number: Number of the row.
+            record: Value of the row, or the RecordError that was found in it.
         """
         if not isinstance(record, RecordError):
             record = RecordError("(line)", "a JSON object", record)
@@ -529,12 +541,14 @@ class _Reader:
             self._skip_or_raise(number, RecordError("id", expected, dict(record)))
 
     def _conversation_id(self, record: Record) -> str:
-        """Returns the conversation's id in ``record``, a single turn, or an empty string."""
+        """Returns the id of the conversation to which ``record``, a row with one message, belongs.
+        Returns an empty string if there is none."""
         column = conversation_column(record, self.columns)
         return str(number_as_text(lookup(record, column, "")) or "")
 
     def _merge_kept_turns(self) -> Iterator[NumberedChat]:
-        """Yields (row number, record, form) for each chat whose turns are in rows of their own."""
+        """Yields (row number, record, form) for each chat that has one row for each of its
+        messages. The number is the first row's."""
         for chat_id, rows in self.turns.items():
             number = rows[0][0]
             try:
@@ -546,7 +560,7 @@ class _Reader:
             except RecordError as error:
                 self._skip_or_raise(number, error)
                 continue
-            self._collect_unread(different)
+            self._note_unread_prose(different)
             yield number, chat, "turns"
 
     def _skip_or_raise(self, number: int, error: RecordError) -> None:
@@ -565,17 +579,18 @@ class _Reader:
         problem = DataError(self.path, number, error.message, hint=hint)
         if self.report.strict or self.options.strict:
             raise problem from error
-        self.report.add(problem)
+        self.report.add_bad_row(problem)
 
     def _read_chat(self, record: Record, form: str) -> LabelledDialogue:
         """Returns the labelled dialogue in ``record``. An id that an earlier chat has gets a
-        number.
+        number: ``d1#2``.
 
         Args:
             form: Form of the record, a key of READERS such as ``messages``.
 
         Raises:
-            RecordError: The record cannot be read.
+            RecordError: The record cannot be read, or its id is repeated in a file with label
+                columns.
         """
         columns = self.columns
         if form == "turns" and columns.fields:  # the chat has our own names already
@@ -588,28 +603,28 @@ class _Reader:
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
-            self._collect_unread({name: record[name] for name in unread})
+            self._note_unread_prose({name: record[name] for name in unread})
         if hash(labelled.id) in self.ids:
             if columns.labels:
                 expected = "one row for each chat, with a column for each annotator"
                 raise RecordError("id", expected, labelled.id)
-            labelled = self._number_id(labelled)
+            labelled = self._number_repeated_id(labelled)
         self.ids.add(hash(labelled.id))
         self.report.read += 1
         return labelled
 
-    def _collect_unread(self, values: Record) -> None:
+    def _note_unread_prose(self, values: Record) -> None:
         """Adds to ``unread`` the names of fields that hold prose, because they may be part of a
         chat.
 
         Args:
-            values: Field -> value, for the fields that were not read.
+            values: Name of a field that was not read -> its value.
         """
         for name, value in values.items():
             if len(self.unread) < _SHOWN and has_prose(value):
                 self.unread[name] = None
 
-    def _number_id(self, row: LabelledDialogue) -> LabelledDialogue:
+    def _number_repeated_id(self, row: LabelledDialogue) -> LabelledDialogue:
         """Returns ``row`` with a number after its id (``a#2``), because an earlier chat has the
         same id."""
         id = row.id
@@ -655,7 +670,7 @@ class _Reader:
                 continue
             answer, count = turn.get("content"), 0
             if isinstance(answer, str):
-                answer, count = without_thoughts(answer)
+                answer, count = remove_thoughts(answer)
             if count:
                 turns[number] = {**turn, "content": answer}
                 self.report.changes[THOUGHTS] += count
@@ -665,12 +680,12 @@ class _Reader:
         names = ("id", "source", "models", "context", "meta")
         return read_messages(
             line["messages"],
-            lang=self._code_or_unknown(line.get("lang")),
+            lang=self._language_code_or_unknown(line.get("lang")),
             changes=self.report.changes,
             **{name: line.get(name) for name in names},
         )
 
-    def _code_or_unknown(self, word: str | None) -> str:
+    def _language_code_or_unknown(self, word: str | None) -> str:
         """Returns the code of a language, given its name or code ``word``. An unknown language
         gives ``und`` and is counted in the report."""
         try:

@@ -41,7 +41,7 @@ from medal_judges.reading.transcripts import (
     may_begin_transcript,
     parse_transcript,
 )
-from medal_judges.reading.turns import comparable_values, conversation_column
+from medal_judges.reading.turns import conversation_column, to_numbers_or_times
 from medal_judges.records.validation import number_as_text
 
 Message = Any  # an object with role and content; read_messages refuses other values
@@ -52,11 +52,11 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a user's file, which notes the columns that have been read.
+    """A row of a user's file that keeps track of which columns have been read.
 
     Attributes:
         record: Column -> value.
-        columns: The user's map from fields to columns.
+        columns: The user's names of fields, speakers and columns of ratings.
         used: Columns that have been read. All others become metadata.
     """
 
@@ -237,12 +237,12 @@ def _messages_column(record: Record, columns: ColumnMap) -> str:
     if column is not None:
         return column
     for key in find_keys(tuple(record), "messages"):
-        if _are_messages(record[key]):
+        if _look_like_messages(record[key]):
             return key
     return ""
 
 
-def _are_messages(value: object) -> bool:
+def _look_like_messages(value: object) -> bool:
     if isinstance(value, str):
         return value.lstrip().startswith("[{") or begins_with_role(value)
     if not isinstance(value, list) or not value:
@@ -256,7 +256,7 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 
 @reader("messages", "messages or a transcript", has_messages)
-def read_message_list(row: Row) -> Fields:
+def read_messages_or_transcript(row: Row) -> Fields:
     """Converts ``row``, whose chat is a list of messages or a transcript, to our JSONL format.
 
     An answer in a separate column is appended if the last message is the user's.
@@ -270,7 +270,7 @@ def read_message_list(row: Row) -> Fields:
             return row.to_line(parse_transcript(cell, row.columns.roles))
     messages = _parse_messages(column, cell, row.columns)
     times = [row.columns.value(end, "time") for end in (messages[0], messages[-1])]
-    keys = comparable_values(times)
+    keys = to_numbers_or_times(times)
     if keys is not None and keys[0] > keys[-1]:
         raise RecordError(column, "messages with the oldest first", times)
     # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
@@ -289,7 +289,8 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
 
     Args:
         column: Name of the cell in errors.
-        columns: The user's map from fields to columns.
+        cell: A list of messages, an object with such a list, or either of them as a JSON string.
+        columns: The user's names of fields and speakers.
 
     Raises:
         RecordError: ``cell`` is not a list of objects, or is empty.
@@ -310,7 +311,11 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
 
 def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
     """Returns ``message`` with its speaker's role as ``role`` and its text as ``content``.
-    ``field`` is the name of the message in errors."""
+
+    Args:
+        field: Name of the message in errors, such as ``messages[3]``.
+        columns: The user's names of fields and speakers.
+    """
     role = columns.value(message, "role")
     if role is None:
         return message
@@ -330,9 +335,9 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 
 @reader("turns", "one turn a row", is_turn)
-def read_turns(row: Row) -> Fields:
+def read_merged_turns(row: Row) -> Fields:
     """Converts ``row`` to our JSONL format. The row is a whole chat, which ``merge_turns`` made
-    from rows with one turn each."""
+    from rows with one message each."""
     return row.to_line(row.take("messages"))
 
 

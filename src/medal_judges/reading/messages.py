@@ -20,7 +20,7 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.names import ROLE_WORDS, Counts, Record
-from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
+from medal_judges.reading.thoughts import THOUGHTS, remove_thoughts
 from medal_judges.records.dialogue import (
     SYSTEM_PROMPT,
     Dialogue,
@@ -151,19 +151,20 @@ class _Chat:
         if role == "system":
             self.prompts += texts
         elif role == "user" and texts:
-            self._add_turn("user", texts)
+            self._add_or_extend_turn("user", texts)
         elif role == "assistant" and (texts or not has_call):
-            self._add_name(field, message)
-            self._add_turn("assistant", texts)
+            self._add_assistant_name(field, message)
+            self._add_or_extend_turn("assistant", texts)
 
     def fill_models_and_context(
         self, models: dict[str, Any], context: dict[str, Any]
     ) -> None:
-        """Writes the assistant's name into ``models`` and the system prompts into ``context``, two
-        fields of a Dialogue.
+        """Adds the assistant's name to ``models`` and the system prompts to ``context``, two fields
+        of a Dialogue.
 
-        A name that ``models`` has already is kept. A system prompt that ``context`` has already is
-        kept in front.
+        Args:
+            models: Role -> name of the speaker. A name that the assistant already has is kept.
+            context: ``system_prompt`` -> text. An earlier text is kept before the chat's prompts.
         """
         for name in self.names:
             models["assistant"] = models.get("assistant") or name
@@ -173,14 +174,14 @@ class _Chat:
                 self.prompts.insert(0, str(earlier_prompt))
             context[SYSTEM_PROMPT] = "\n".join(self.prompts)
 
-    def _add_turn(self, role: Role, texts: list[str]) -> None:
+    def _add_or_extend_turn(self, role: Role, texts: list[str]) -> None:
         """Adds ``texts`` to the last turn if it has the same ``role``, otherwise as a new turn."""
         if self.turns and self.turns[-1][0] == role:
             self.turns[-1][1].extend(texts)
         else:
             self.turns.append((role, texts))
 
-    def _add_name(self, field: str, message: Record) -> None:
+    def _add_assistant_name(self, field: str, message: Record) -> None:
         """Adds the name of the assistant, or of its model, in ``message``. Raises RecordError that
         names ``field`` if an earlier message has another name."""
         for column in ("name", "model"):
@@ -196,7 +197,8 @@ class _Chat:
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
     """Returns the role of ``message`` and its content as parts, each (kind, text).
 
-    Thoughts and tool calls are parts with an empty text: ``("tool calls", "")``.
+    The role is ``user``, ``assistant``, ``system``, ``tool`` or ``call`` (a tool call). Thoughts
+    and tool calls are parts with an empty text: ``("tool calls", "")``.
 
     Args:
         field: Path of the message in the row, which an error names.
@@ -226,7 +228,7 @@ def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
     """Yields ``parts``, the (kind, text) pairs of an answer, with thoughts (text between think
     tags) removed from the texts. Each thought becomes a part with an empty text."""
     for kind, content in parts:
-        content, count = without_thoughts(content)
+        content, count = remove_thoughts(content)
         yield from [(THOUGHTS, "")] * count
         yield kind, content
 
@@ -267,14 +269,21 @@ def _parts(field: str, content: object) -> Iterator[Part]:
                 raise RecordError(f"{field}[{index}]", expected, part)
             yield from _parts(f"{field}[{index}]", part)
     elif isinstance(content, Mapping):
-        yield from _parts_of_object(field, content)
+        yield from _part_of_object(field, content)
     else:
         raise RecordError(field, "a text, a list of parts, or null", content)
 
 
-def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
-    """Yields (kind, text) for ``part``, an object with a type. Raises RecordError that names
-    ``field`` if the type is unknown."""
+def _part_of_object(field: str, part: Record) -> Iterator[Part]:
+    """Yields the one (kind, text) of ``part``, an object with a type: ``{"type": "text", "text":
+    "Hi!"}``.
+
+    Args:
+        field: Path of ``part`` in the row, which an error names.
+
+    Raises:
+        RecordError: The type is unknown.
+    """
     kind = _part_kind(part.get("type", "text" if "text" in part else None))
     if kind is None:
         examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."

@@ -73,8 +73,8 @@ def find_key(record: Record, field: str) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns the ``keys`` that are usual names of ``field`` (``ticket_id`` for ``id``), in the
-    order of NAMES."""
+    """Returns the ``keys`` that are usual names of ``field`` (``ticket_id`` for ``id``), the most
+    preferred first."""
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
@@ -96,7 +96,7 @@ def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
     ``Human``.
 
     Args:
-        roles: The user's map from names to roles. ``*`` stands for any other speaker.
+        roles: Speaker's name -> role, as stated by the user. ``*`` stands for any other speaker.
         field: Name of the value in an error.
 
     Raises:

@@ -83,7 +83,7 @@ def convert_released_row(record: Record) -> Fields:
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str]:
-    """Returns a mapping from role to model name, without roles that have no name.
+    """Returns role -> model name, without roles that have no name: ``{"assistant": "gpt-4.1"}``.
 
     Args:
         names: The model's name or None, for each of ``turns``.
@@ -107,11 +107,14 @@ def _models_by_role(names: object, turns: object) -> dict[str, str]:
 
 
 def _split_scene(scene: object) -> dict[str, str]:
-    """Splits ``scene``, MEDAL's request for a dialogue's first message, into ``scene``, ``persona``
-    and ``gender``.
+    """Returns the parts of ``scene``, the text from which MEDAL generated a dialogue's first
+    message.
 
-    The fields begin with lines such as ``Persona: ...``. Lines before the first of these belong to
+    A part begins with a line such as ``Persona: ...``. Lines before the first such line belong to
     ``scene``.
+
+    Returns:
+        ``scene``, ``persona`` or ``gender`` -> text, for the parts that are there.
     """
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"

@@ -24,13 +24,13 @@ _MARKUP = re.compile(
 MAY_THINK = re.compile(r"[<\[◁]")  # no other text has tags
 
 
-def without_thoughts(answer: str) -> tuple[str, int]:
+def remove_thoughts(answer: str) -> tuple[str, int]:
     """Returns ``answer`` without thoughts (text between think tags), and the number of thoughts.
 
     If only the closing tag is there, all text before it is a thought. If only the opening tag is
     there, all text after it is.
 
-    >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
+    >>> remove_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
     """
     if not MAY_THINK.search(answer):
@@ -49,7 +49,7 @@ def without_thoughts(answer: str) -> tuple[str, int]:
     return (answer, 0)
 
 
-def thoughts_on_one_line(transcript: str) -> str:
+def join_thought_lines(transcript: str) -> str:
     """Returns ``transcript`` with the line breaks in each complete thought (``<think>...</think>``)
     replaced by spaces, so that no line of a thought looks like a message (``User: ...``)."""
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.reading.names import OTHERS, ROLE_WORDS, Fields
-from medal_judges.reading.thoughts import thoughts_on_one_line
+from medal_judges.reading.thoughts import join_thought_lines
 
 _DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
 # Characters without a sign: controls, direction marks, zero-width spaces, byte-order marks,
@@ -111,7 +111,7 @@ def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
     role_by_name = {**ROLE_WORDS, **roles}
     names: dict[str, None] = {}
     messages: list[Fields] = []
-    for line in thoughts_on_one_line(text).splitlines():
+    for line in join_thought_lines(text).splitlines():
         spoken = _split_speaker(line)
         if spoken is not None:
             names[spoken[0]] = None

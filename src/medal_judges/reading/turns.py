@@ -28,17 +28,17 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Merges the rows of one chat, each of which is a single turn, into one record.
+    """Merges the rows of one chat, each of which is a single message, into one record.
 
     Args:
         chat_id: Id of the chat.
-        rows: (row number, record) of each turn.
-        columns: The user's map from fields to columns.
-        counts: Counter that is increased if the times of the turns cannot be read.
+        rows: (row number, record) of each message.
+        columns: The user's names of fields and speakers.
+        counts: Counter that is increased if the times of the messages cannot be read.
 
     Returns:
-        A pair: the record of the chat (``id``, sorted ``messages``, columns with one value in all
-            rows), and the other columns -> their values.
+        A pair: the record of the chat (``id``, sorted ``messages``, and each column with one value
+            in all rows), and a mapping: each other column -> its values.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.
@@ -73,10 +73,13 @@ def merge_turns(
 
 
 def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
-    """Returns ``turns`` sorted by ``order`` or, without it, by ``time``. Otherwise they keep the
-    order of the file.
+    """Returns the messages ``turns`` sorted by ``order`` (such as 1, 2, 3) or, without it, by
+    ``time``.
+
+    If neither can be read, they keep the order of the file.
 
     Args:
+        turns: Messages with ``role``, ``content``, ``order`` and ``time``.
         counts: Counter that is increased if the values of ``order`` or ``time`` cannot be read.
 
     Raises:
@@ -86,7 +89,7 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
         values = [turn[field] for turn in turns]
         if all(value in (None, "") for value in values):
             continue
-        keys = comparable_values(values)
+        keys = to_numbers_or_times(values)
         if keys is None:
             counts["chats in the order of the file: some times are not readable"] += 1
             continue
@@ -102,9 +105,9 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
     return turns
 
 
-def comparable_values(values: Sequence[object]) -> list[Any] | None:
-    """Returns ``values`` converted to numbers or, if they are ISO times, to timestamps. Returns
-    None if they are neither."""
+def to_numbers_or_times(values: Sequence[object]) -> list[Any] | None:
+    """Returns ``values`` as numbers or, if they are ISO times, as pandas timestamps. Returns None
+    if any value is neither."""
     import pandas as pd
 
     texts = [str(value).strip() for value in values]

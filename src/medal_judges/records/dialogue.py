@@ -77,7 +77,7 @@ class Language(NamedTuple):
 
 @cache
 def load_languages() -> Mapping[str, Language]:
-    """Returns the languages in configs/seeds/languages.yaml by ISO 639-1 code."""
+    """Returns the languages in configs/seeds/languages.yaml: ISO 639-1 code -> language."""
     entries = read_yaml("seeds/languages").items()
     return {code: Language(**entry) for code, entry in entries}
 
@@ -173,7 +173,8 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """Hash of the roles and words of all turns, by which labels are joined to scores.
+        """Hash of the roles and words of all turns. It shows whether a label and a score are about
+        the same chat.
 
         It ignores what differs between file formats, such as white space and empty turns.
         """

@@ -141,7 +141,7 @@ def load_rubric(
 def merge_dimensions(
     files: Iterable[tuple[str, Iterable[Dimension]]],
 ) -> dict[str, Dimension]:
-    """Merges the dimensions of several files into one mapping from name to dimension.
+    """Returns the dimensions of several files together: name -> dimension.
 
     Args:
         files: (file name, dimensions) of each file.

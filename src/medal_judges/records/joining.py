@@ -34,23 +34,24 @@ class ScoreKey(NamedTuple):
     chat: str | None
     system: str = ""
 
-    def matches_text(self, dialogue: Dialogue) -> bool:
-        """Returns whether the turns of ``dialogue`` have the hash ``chat``, or ``chat`` is unknown.
-        Ids are not compared."""
+    def may_match_text(self, dialogue: Dialogue) -> bool:
+        """Returns whether the turns of ``dialogue`` have the hash ``chat``. True if ``chat`` is
+        unknown. Ids are not compared."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """The result of ``join_labels``: which scores belong to each label, and which labels have none.
+    """The result of ``join_labels``: which scores belong to each labelled dialogue, and which
+    labelled dialogues have none.
 
     Attributes:
-        score_rows: For each label, the indices of its scores in the list of scores.
-        of_other_chats: Labels whose id was scored, but no score is known to be of the same text.
-        repeated: Labels of chats that an earlier label rates already.
-        absent: Labels whose id was not scored.
-        by_id: Number of pairs of label and score that were joined by id alone, because the text of
-            one is unknown.
+        score_rows: For each labelled dialogue, the indices of its scores in the list of scores.
+        of_other_chats: Labelled dialogues whose id has scores, but not for the same text.
+        repeated: Labelled dialogues whose scores an earlier labelled dialogue already has.
+        absent: Labelled dialogues whose id has no scores.
+        by_id: Number of pairs (labelled dialogue, score) that were joined by id alone, because the
+            text of one is unknown.
     """
 
     score_rows: list[list[int]] = field(default_factory=list)
@@ -59,7 +60,7 @@ class JoinedLabels:
     absent: list[LabelledDialogue] = field(default_factory=list)
     by_id: int = 0
 
-    def notes(self, name: str) -> list[str]:
+    def check_and_describe(self, name: str) -> list[str]:
         """Returns messages for the user: one for each reason why labels were left out or joined by
         id alone.
 
@@ -71,7 +72,7 @@ class JoinedLabels:
         """
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
-        other_ids = _list_ids(self.of_other_chats)
+        other_ids = _first_ids_as_text(self.of_other_chats)
         if other_count > MOST_OTHER * count:
             raise MedalError(
                 f"{name}: the labels of {other_count:,} of {count:,} chats are of other chats "
@@ -84,7 +85,7 @@ class JoinedLabels:
             notes.append(f"{reason}: {other_count:,} ({name}: {other_ids})")
         if self.repeated:
             reason = "Labels of chats that have labels already, left out"
-            ids = _list_ids(self.repeated)
+            ids = _first_ids_as_text(self.repeated)
             notes.append(f"{reason}: {len(self.repeated):,} ({name}: {ids})")
         if self.by_id:
             reason = "Labels that meet their scores by id alone, because a side lacks the chats"
@@ -99,16 +100,16 @@ def join_labels(
 ) -> JoinedLabels:
     """Finds the scores of each labelled dialogue, by its id and the hash of its text.
 
-    If the text of one of them is unknown, the id alone decides, provided that only one chat has it.
-    ``d1#2``, the second ``d1`` of a file, counts as ``d1``.
+    Where the text of a label or of a score is unknown, only the ids are compared, and only if a
+    single chat has this id. ``d1#2``, the second ``d1`` of a file, counts as ``d1``.
 
     Args:
         labels: The labelled dialogues.
         scores: The key of each score.
-        may_meet: Returns False for a label and a score that must not be joined, such as those of
-            two turns.
+        may_meet: Returns False for a label and a score that must not be joined, such as a label of
+            turn 1 and a score of turn 3.
     """
-    first_ids = _unnumbered_ids({label.id for label in labels}, scores)
+    first_ids = _map_to_unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
     rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
@@ -123,7 +124,7 @@ def join_labels(
             has_chats = scores[row].chat is not None and bool(label.dialogue.turns)
             is_fitting = repeats[id] == 1
             if has_chats:
-                is_fitting = scores[row].matches_text(label.dialogue)
+                is_fitting = scores[row].may_match_text(label.dialogue)
             if is_fitting:
                 joined.by_id += not has_chats
                 fitting.append(row)
@@ -140,9 +141,9 @@ def join_labels(
     return joined
 
 
-def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
-    """Returns a mapping from each id in ``ids`` and ``scores`` to the id before a repeated id was
-    numbered: ``d1`` for ``d1#2`` if ``d1`` occurs too."""
+def _map_to_unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
+    """Returns id -> id without the number of a repeated id, for ``ids`` and the ids in ``scores``:
+    ``d1#2`` -> ``d1`` if ``d1`` occurs too, otherwise unchanged."""
     ids = ids.union(score.id for score in scores)
     first_ids = {}
     for id in ids:
@@ -153,7 +154,9 @@ def _unnumbered_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]
     return first_ids
 
 
-def _list_ids(labels: Sequence[LabelledDialogue]) -> str:
+def _first_ids_as_text(labels: Sequence[LabelledDialogue]) -> str:
+    """Returns the ids of the first five of ``labels`` and the number of the others: ``d1, d2, d3,
+    d4, d5 and 7 more``."""
     ids = ", ".join(label.id for label in labels[:_NAMED])
     if len(labels) > _NAMED:
         ids += f" and {len(labels) - _NAMED:,} more"

@@ -38,10 +38,10 @@ Unit = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A feature of a turn that moved the score towards the bad end.
+    """A measured feature of a turn that moved the score towards the bad end.
 
     Attributes:
-        feature: Name of the feature, from ALL_FEATURES or REACTION_NAMES in models.
+        feature: Name of the feature, such as ``log_words`` (logarithm of the number of words).
         value: The feature's value in this turn.
         usual: The feature's mean over training turns of the same role, None if unknown.
     """
@@ -73,7 +73,7 @@ class Contributions:
         """The sum of ``baseline`` and ``turns``, in ``unit``. The score is computed from it."""
         return self.baseline + math.fsum(self.turns)
 
-    def costliest_turn(self, good: Literal["low", "high"]) -> int | None:
+    def worst_turn(self, good: Literal["low", "high"]) -> int | None:
         """Returns the index of the turn that moved the score most towards the bad end, or None if
         no turn did.
 
@@ -88,7 +88,7 @@ class Contributions:
         return next(turn for turn, cost in enumerate(costs) if cost >= most - EQUAL)
 
 
-def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _require_two_ends(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Returns ``details`` unchanged. Raises ValueError if an interval does not have two ends."""
     for detail in details.values():
         if len(detail.get("interval", "ab")) != 2:
@@ -97,7 +97,12 @@ def _check_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 
 
 def make_details(**values: Any) -> dict[str, Any]:
-    """Returns ``values`` as ``details`` of a Judgement, without those that are None or empty."""
+    """Returns facts about one score as a mapping for ``Judgement.details``: ``{"value": 4,
+    "comment": "Polite."}``.
+
+    Args:
+        values: Name -> value. Values that are None or empty are left out.
+    """
     details = {}
     for name, value in values.items():
         if isinstance(value, tuple):
@@ -134,7 +139,7 @@ class Judgement:
         chat: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
         input: Hash of everything that the judge read. When it changes, the chat is scored again.
         meta: Metadata copied from the dialogue (``--keep``).
-        reading: Options with which the file of chats was read, from ``ReadOptions.to_record``.
+        reading: Options with which the file of chats was read: ``{"format": "csv"}``.
         dimensions: Name, scale and better end of each score.
 
     Names in ``details``:
@@ -147,7 +152,7 @@ class Judgement:
     - ``mass``: total probability of all ratings before they were normalised
     - ``interval``: [low, high], which contains 9 in 10 human ratings of such dialogues
     - ``raw``: the judge's output before calibration, or before it was mapped onto the scale
-    - ``follow_ups``, ``selected``: next user messages that a model selected, and their number
+    - ``follow_ups``, ``selected``: likely next messages of the user, and their number
     - ``members``: scores by the members of a hybrid judge
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
@@ -167,7 +172,7 @@ class Judgement:
     usage: Mapping[str, Number] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: Flag = False
-    details: Annotated[dict[str, dict[str, Any]], AfterValidator(_check_intervals)] = (
+    details: Annotated[dict[str, dict[str, Any]], AfterValidator(_require_two_ends)] = (
         field(default_factory=dict)
     )
     left_out_turns: Count = 0

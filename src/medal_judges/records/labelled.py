@@ -112,7 +112,7 @@ class LabelledDialogue:
         split: A name such as ``train`` or ``test``, None if not decided.
         group: Name shared by dialogues that must stay in one split, such as turns of one chat.
         aggregated: Whether a label is a mean or a vote over annotators.
-        extra: Other fields of the line.
+        extra: Other fields of the line -> their values: ``{"annotators": ["ann1", "ann2"]}``.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}

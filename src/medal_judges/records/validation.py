@@ -26,7 +26,7 @@ VALID_TEXT = "text of valid Unicode (no half of a surrogate pair)"
 LARGEST = 1e30  # sums and squares of smaller numbers are finite
 
 
-def _require_small(value: object) -> object:
+def _require_finite(value: object) -> object:
     if isinstance(value, int | float) and not abs(value) < LARGEST:
         raise ValueError(f"expected a finite number below {LARGEST:g}")
     return value
@@ -34,8 +34,8 @@ def _require_small(value: object) -> object:
 
 # Types for the fields of dataclasses that `parse` reads. With plain float and int pydantic would
 # read "3" and true as numbers.
-Number = Annotated[float, Field(strict=True), BeforeValidator(_require_small)]
-End = Annotated[StrictInt | StrictFloat, BeforeValidator(_require_small)]
+Number = Annotated[float, Field(strict=True), BeforeValidator(_require_finite)]
+End = Annotated[StrictInt | StrictFloat, BeforeValidator(_require_finite)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]

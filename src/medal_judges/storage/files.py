@@ -145,9 +145,11 @@ def output_lock(
 ) -> Iterator[None]:
     """Locks the output ``out`` during the context, so that no other run writes to it.
 
+    Deletes the temporary files that a killed run left beside ``out``.
+
     Args:
         out: A file, or a folder that is replaced as a whole.
-        folder: Whether ``out`` is a folder in which single files are written. It is created.
+        folder: Whether ``out`` is a folder that is created and to which files are added.
         wait: Whether to wait while another run holds the lock.
 
     Raises:

@@ -143,9 +143,11 @@ def read_frame(path: str | Path) -> DataFrame:
     return to_frame(read_judgements(path))
 
 
-def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the table cells of ``judgement``, by kind of column (``scores``, ``usage`` or another
-    of _KINDS): kind -> column -> value."""
+def _cells_by_kind(judgement: Judgement) -> dict[str, dict[str, Any]]:
+    """Returns the cells of a table row for ``judgement``: kind of column -> column -> value.
+
+    The kinds are in _KINDS: ``{"scores": {"overall": 4.2}, "usage": {"usage.tokens": 812}, ...}``.
+    """
     interval = {}
     for name, details in judgement.details.items():
         if ends := details.get("interval"):
@@ -187,7 +189,7 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
         dimensions = judgement.dimensions
         if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
             rubrics.append((f"the row of {judgement.id!r}", dimensions))
-        for kind, cells in _cells(judgement).items():
+        for kind, cells in _cells_by_kind(judgement).items():
             rows[kind].append(cells)
     columns: dict[str, Any] = {}
     heads: dict[str, dict[str, str]] = {}
@@ -211,11 +213,11 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
 
 def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
-    """Returns the columns of one kind as a table with the right types.
+    """Returns the columns of one kind as a table, with the right type for each column.
 
     Args:
-        kind: Kind of the columns, such as ``scores`` (one of _KINDS).
-        records: Column -> value, for each row.
+        kind: Kind of the columns: ``scores``, ``interval`` or another of _KINDS.
+        records: Column -> value, one mapping for each row of the table.
     """
     from pandas import DataFrame
     from pandas.api.types import infer_dtype

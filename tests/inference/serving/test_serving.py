@@ -178,7 +178,7 @@ def test_parsing_ends_with_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = app.ServeLimits(timeout=0.2)
     service = app.ScoreService(Judge.from_pretrained("length"), limits)
     row = talk(0, turns=2).to_record()
-    with TestClient(app.make_app(service, None, None)) as client:
+    with TestClient(app.start_app(service, None, None)) as client:
         start = time.perf_counter()
         assert client.post("/score", json=row).status_code == 503
         assert time.perf_counter() - start < 2

@@ -118,7 +118,7 @@ def _printout(
     else:
         answer += f" {best.judge} has the highest {name} with people, "
         answer += estimate_text(estimate)
-        answer += f" ({best.scored} of {best.n} rows)."
+        answer += f" ({best.scored} of {best.n} scored)."
     with_interval: Sequence[str] = ()
     if len(tasks) == 1:
         table = dimension_table(tasks[0])

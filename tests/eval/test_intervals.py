@@ -1,6 +1,6 @@
 """Intervals: do they hold the true value for few chatbots, and what can have none?
 
-The whole simulation is benchmarks/interval_coverage.py, its table docs/results/intervals.md.
+The whole simulation is benchmarks/interval_coverage.py, its table docs/explanation/intervals.md.
 """
 
 from collections import Counter

@@ -176,9 +176,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "gpu": lambda: [row for row in columns("gpu", 0, 1, 2, 4) if row[2]],
     "gpu_runs": lambda: columns("gpu_runs", 0, 1)[:2],
     "dstc12": lambda: columns("dstc12", 0, 1, 2),
-    "intervals_these": lambda: [
-        row for row in columns("intervals_these", 0, 5, 6) if "5%" not in row[0]
-    ],
+    "intervals_these": lambda: columns("intervals_these", 0, 5, 6, rows=7),
     "comparison_coverage_1": lambda: columns("comparison_coverage_1", 0, 1, 2, 3, 6),
     "comparison_coverage_2": lambda: columns("comparison_coverage_2", 0, 1, 2, 3, 4, 5),
     "llm_peers": lambda: columns("llm_peers", 0, 3, 7, 8, 9),

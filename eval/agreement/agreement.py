@@ -86,8 +86,8 @@ class Agreement:
         named: Whether the data names the annotators.
         mean: The mean of all ratings.
         estimates: Statistic -> estimate. ``exact``: the share of pairs with equal ratings.
-            ``adjacent``: the share of pairs that differ by at most 1. ``alpha``: Krippendorff's.
-            ``spearman``: the mean over pairs of annotators.
+            ``adjacent``: the share of pairs that differ by at most 1, on ordinal dimensions.
+            ``alpha``: Krippendorff's. ``spearman``: the mean over pairs of annotators.
         by_annotator: One entry for each annotator. If annotators have no names, one entry for the
             first ratings of all dialogues, one for the second ratings, and so on.
     """

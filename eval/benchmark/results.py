@@ -37,6 +37,9 @@ NOTE = "Note"  # the name of a fact
 class BenchmarkRun:
     """The loaded sets of a benchmark, and the judgements of its judges.
 
+    A caller gives ``config``. ``prepare_run`` fills ``sets``, and ``judge_all`` fills
+    ``set_judgements``.
+
     Attributes:
         sets: Set name -> the loaded set.
         set_judgements: Set name -> its judgements, one entry for each judge.

@@ -322,7 +322,7 @@ def _read_predictions(
     """
     data = run.sets[set_name]
     if path.suffix == ".csv":
-        judgements = read_metric_table(config, data, path)
+        judgements = judgements_from_csv(config, data, path)
     else:
         judgements = list(read_judgements(path))
     signature = f"judge:{config.name}"
@@ -356,7 +356,7 @@ def _read_predictions(
     return SetJudgements(config.name, signature, judgements, names, scales)
 
 
-def read_metric_table(
+def judgements_from_csv(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
     """Returns the scores in a CSV table, such as the output of a metric of your own, as judgements.
@@ -364,7 +364,7 @@ def read_metric_table(
     Args:
         config: The judge, whose name the judgements get.
         data: The set that was scored.
-        path: A table with the columns id, turn (at turn level), and one for each dimension.
+        path: A table with the columns id, turn (if turns were scored), and one for each dimension.
 
     Raises:
         DataError: A column is missing, or a score is not a number.

@@ -25,7 +25,7 @@ from medal_judges.eval.comparison.systems import (
     Systems,
     read_or_score_systems,
 )
-from medal_judges.eval.scores.bad import BadScores, bad_scores_by_name
+from medal_judges.eval.scores.bad import BadScoreLimit, parse_bad_score_limits
 from medal_judges.eval.scores.labels import (
     MatchedLabels,
     match_labels,
@@ -80,8 +80,8 @@ def compare(
     labels = None
     notes = [_ALONE]
     if options.human:
-        labels, notes = _read_matched_labels(systems, options, reading)
-    bad = bad_scores_by_name(options.bad, systems.dimensions)
+        labels, notes = _read_mean_labels(systems, options, reading)
+    bad = parse_bad_score_limits(options.bad, systems.dimensions)
     samples = _SystemComparer(systems, labels, options)
     results = []
     for name in systems.scores:
@@ -90,7 +90,7 @@ def compare(
         for part in bad.values():
             if part.scale == scale:
                 results.append(samples.compare_systems(scale, part))
-    results, comparisons = _correct_and_sort(results)
+    results, comparisons = _correct_p_values_and_sort(results)
     for result in results:
         notes += _sentences_on_missing(result)
     if systems.unnamed:
@@ -115,7 +115,7 @@ def compare(
     )
 
 
-def _correct_and_sort(
+def _correct_p_values_and_sort(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
     """Corrects the p-values in ``results`` by Holm's method, and sorts systems from best to worst.
@@ -150,7 +150,7 @@ def _sentences_on_missing(result: ComparedOn) -> list[str]:
     return [f"{result.dimension}: {note}" for note in notes]
 
 
-def _read_matched_labels(
+def _read_mean_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[dict[str, Floats], list[str]]:
     """Reads the human labels, and returns the mean label of each dialogue on the judge's scale.
@@ -204,7 +204,14 @@ def _read_matched_labels(
 
 
 class _SystemComparer:
-    """Compares all systems on one dimension at a time."""
+    """Compares all systems (chatbots or versions) on one dimension at a time.
+
+    Attributes:
+        systems: The scored dialogues of all systems.
+        labels: Dimension -> mean human labels [rows], empty without labels.
+        contexts: [rows] index of each dialogue's context, which systems can share, such as a scene.
+        clusters: [rows] index of each dialogue's cluster. Rows of one cluster are not independent.
+    """
 
     def __init__(
         self,
@@ -250,14 +257,16 @@ class _SystemComparer:
                 )
         return by_system
 
-    def compare_systems(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
+    def compare_systems(
+        self, scale: Dimension, bad: BadScoreLimit | None
+    ) -> ComparedOn:
         """Returns the means and pairwise differences of all systems on one dimension. P-values are
         not yet corrected.
 
         Args:
             scale: The dimension.
-            bad: A limit, such as 1.5, that makes lower scores count as bad: compares the systems'
-                shares of bad scores. None compares mean scores.
+            bad: The limit beyond which a score is bad: the systems' shares of bad scores are
+                compared. None: their mean scores are compared.
         """
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)
@@ -321,7 +330,7 @@ def _system_results(
     unscored: Mapping[str, int],
     basis: Basis,
     dimension: Dimension,
-    bad: BadScores | None,
+    bad: BadScoreLimit | None,
 ) -> list[SystemResult]:
     span = dimension.low, dimension.high
     corrected = None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.eval.comparison.systems import CompareOptions
-from medal_judges.eval.scores.bad import BadScores
+from medal_judges.eval.scores.bad import BadScoreLimit
 from medal_judges.report.page import count_text
 from medal_judges.report.table import (
     Share,
@@ -28,8 +28,8 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """The mean score of one system on one dimension, or its share of bad scores (worse than a
-    limit).
+    """The mean score of one system (chatbot or version) on one dimension, or its share of bad
+    scores (worse than a limit).
 
     Attributes:
         n: The number of scored dialogues.
@@ -57,7 +57,7 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """The difference between two systems on one dimension.
+    """The difference between two systems (chatbots or versions) on one dimension.
 
     Attributes:
         difference: The mean of ``first`` minus the mean of ``second``, by the judge alone and
@@ -94,7 +94,7 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOn:
-    """The comparison of all systems on one dimension.
+    """The comparison of all systems (chatbots or versions) on one dimension.
 
     Attributes:
         dimension: The dimension's name. If shares of bad scores are compared, the limit too:
@@ -103,9 +103,10 @@ class ComparedOn:
         systems: The mean of each system with scores, the best system first.
         pairs: The difference of each pair of systems.
         basis: ``people``: human labels correct the judge. ``judge``: the judge alone.
-        tolerance: Two means are equal if they differ by less.
+        tolerance: Two means that differ by less than this are equal.
         is_share: Whether the means are shares of dialogues, on [0, 1].
-        uncorrected: Why human labels do not correct the judge. Empty if they do, or without labels.
+        uncorrected: Why human labels do not correct the judge. Empty if they do, or if there are no
+            labels.
         missing: Names of systems without a score.
         bad: The limit beyond which a score counts as bad. None if mean scores are compared.
     """
@@ -119,7 +120,7 @@ class ComparedOn:
     is_share: bool
     uncorrected: str = ""
     missing: Sequence[str] = ()
-    bad: BadScores | None = None
+    bad: BadScoreLimit | None = None
 
     @property
     def judged_dimension(self) -> str:
@@ -217,7 +218,8 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The return value of ``compare``.
+    """Which of several systems (chatbots or versions) is better on each dimension, as ``compare``
+    returns it.
 
     Attributes:
         systems: The names of the systems.

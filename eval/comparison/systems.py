@@ -148,7 +148,7 @@ class CompareOptions(Config):
 
 @dataclass(slots=True)
 class Systems:
-    """The dialogues of all systems with their scores.
+    """The dialogues of all systems (chatbots or versions) with their scores.
 
     Attributes:
         frame: A table with a row for each dialogue: system, id, turn (index of the last judged
@@ -219,7 +219,9 @@ def read_or_score_systems(
             signature = replace(signature, data=None, dimension=None, seed=None)
             file_of_judge.setdefault(str(signature), path)
         if len(frame):
-            rows, scales = _rows_and_dimensions(name, frame, dialogues, options)
+            rows, scales = _dialogue_means_and_dimensions(
+                name, frame, dialogues, options
+            )
             frames.append(rows)
             scales_by_file.append((str(path), list(scales.values())))
     _require_one_judge(file_of_judge, reading or ReadingReport())
@@ -274,7 +276,7 @@ def _score_chats(
     return read_frame(file)
 
 
-def _rows_and_dimensions(
+def _dialogue_means_and_dimensions(
     system: str,
     frame: DataFrame,
     dialogues: list[Dialogue] | None,

@@ -32,8 +32,8 @@ class Aligned:
             (whether the label is a mean or vote of annotators). Its index is the row's position in
             the set.
         ratings: [rows, annotators] human ratings, NaN if not given.
-        people: [rows] mean human ratings.
-        judge: [rows] the judge's scores.
+        people: [rows] mean of each row of ``ratings``.
+        judge: [rows] the judge's scores of the same dialogues or turns.
         total: The number of rows with a label, scored or not.
     """
 
@@ -142,7 +142,7 @@ def join_rows(
     Args:
         judgements: The judgements by one judge.
         scales: The judge's dimension -> (lowest, highest) score.
-        left_out: Rows that are not in the set. Their judgements are ignored.
+        left_out: Labelled rows that the set excludes. Judgements of them are ignored.
 
     Raises:
         MedalError: A judgement is of an unknown row, or two rows or judgements have the same id and

@@ -54,7 +54,7 @@ class JudgePair:
     """Two judges, compared on the dialogues or turns that both scored.
 
     Attributes:
-        about: The set, the dimension, and the names of the better and the worse judge.
+        about: (set, dimension, better judge, worse judge), all as names.
         better: The human labels with the scores of the better judge.
         worse: The same human labels with the scores of the worse judge.
         difference: The metric of the better judge minus the metric of the worse judge.

@@ -38,7 +38,7 @@ class LanguageResult:
         ceiling: Metric -> human ceiling (agreement of one annotator with the others). Holds only
             the metric by which judges are ranked.
         like_for_like: Metric -> the judge's agreement with the same annotators as in ``ceiling``.
-            Holds only the same metric.
+            Holds only the metric that ``ceiling`` holds.
     """
 
     n: int
@@ -67,8 +67,8 @@ class ResultRow:
         ceiling_rows: The number of dialogues or turns with two ratings or more, from which
             ``ceiling`` is computed.
         languages: Language -> its metrics.
-        clusters: The groups of rows that are not independent in an interval, such as
-            ``conversation``.
+        clusters: What rows share that are not independent, such as ``conversation``. Intervals
+            allow for it.
         min_coverage: If the share ``scored / n`` is lower, pages show no metric.
     """
 

@@ -98,7 +98,8 @@ def headline_metric(kind: Kind) -> str:
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of all metrics for a dimension of this ``kind``. The first ranks judges."""
+    """Returns the names of all metrics for a dimension of this ``kind``. Judges are ranked by the
+    first one."""
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -261,7 +262,8 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The human ceiling on one dimension, from the rows with two ratings or more.
+    """The human ceiling on one dimension (how well one annotator agrees with the others), and the
+    judge's agreement with the same annotators.
 
     Attributes:
         person: Metric -> agreement of one annotator with the other annotators.
@@ -332,7 +334,7 @@ def ceiling_estimates(
         kind: The kind of the dimension, such as ``binary``.
         clusters: Groups of rows, such as conversations. The jackknife leaves out one at a time.
         names: Names of metrics (default: all that have a ceiling).
-        judge: [rows] scores that replace the annotator's ratings.
+        judge: [rows] scores that replace the annotator's ratings. None: the ratings are used.
 
     Returns:
         Metric -> estimate.
@@ -364,8 +366,8 @@ def ceiling_statistic(
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
-        judge: [rows] scores that replace the annotator's ratings.
-        names: Names of correlations to compute.
+        judge: [rows] scores that replace the annotator's ratings. None: the ratings are used.
+        names: Names of correlations to compute. Unused on a binary dimension.
 
     Returns:
         A function from row weights [samples, rows] to metric -> values [samples]. None if no two
@@ -404,7 +406,7 @@ def _statistics_by_pair(
 
     Args:
         ratings: [rows, annotators] labels 0 or 1, NaN if not given.
-        judge: [rows] scores that replace the first annotator's ratings.
+        judge: [rows] scores that replace the first annotator's ratings. None: the ratings are used.
 
     Yields:
         The indices of the rows that both annotators rated, and a function from weights of these
@@ -429,7 +431,7 @@ def _statistics_by_annotator(
 
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
-        judge: [rows] scores that replace the annotator's ratings.
+        judge: [rows] scores that replace the annotator's ratings. None: the ratings are used.
         names: Names of correlations to compute.
 
     Yields:

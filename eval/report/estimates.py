@@ -72,7 +72,7 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class ReportEstimates:
-    """All estimates of a report.
+    """The estimated means and shares of a report: of all rows, of groups, and of periods.
 
     Attributes:
         total: The estimates of all rows together.

@@ -60,13 +60,15 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The return value of ``make_report``.
+    """The scores, estimates, verdicts and worst chats of ``medal report``, as ``make_report``
+    returns them.
 
     Attributes:
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
-        worst: The worst chats, the worst first.
+        worst: Candidates for the worst chats, the worst first. The page leaves some out, for
+            variety.
         page: The path of the page, None if no page was written.
     """
 
@@ -108,7 +110,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     if options.human is not None and scores.rows:
         labels = stream_labelled(options.human, options.reading, reading)
         add_labels(scores, labels, Path(options.human).name)
-    scores.add_bad_scores(options.bad)
+    scores.add_bad_score_dimensions(options.bad)
     estimates = compute_estimates(scores, options.by)
     total = {name: estimates.total.best_estimate(name) for name in scores.dimensions}
     # Bad rows were counted in the first pass over the chats.

@@ -121,7 +121,7 @@ def collect_worst_chats(
     for row, judgement in enumerate(judgements):
         if row in chosen:
             judgement_of[row] = judgement
-    turns_of = _read_turns(judgement_of, dialogues or ())
+    turns_of = _turns_by_row(judgement_of, dialogues or ())
     chats = []
     for row in rows:
         judgement = judgement_of[row]
@@ -163,7 +163,7 @@ def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstCha
     return [chats[i] for i in chosen]
 
 
-def _read_turns(
+def _turns_by_row(
     judgement_of: dict[int, Judgement], dialogues: Iterable[Dialogue]
 ) -> dict[int, Turns]:
     """Returns row -> (role, text) pairs of the turns of its chat.

@@ -23,12 +23,12 @@ THRESHOLDS: tuple[str, ...] = option(
 
 
 @dataclass(frozen=True, slots=True)
-class BadScores:
-    """A limit that splits scores into good and bad: ``overall below 1.5`` counts scores below 1.5
-    as bad.
+class BadScoreLimit:
+    """A limit beyond which a score is bad: with ``overall below 1.5``, every score below 1.5.
 
     Attributes:
-        scale: The dimension of the scores. If low scores are good, scores above the limit are bad.
+        scale: The dimension of the scores. If its high end is good, scores below ``threshold`` are
+            bad. If its low end is good, scores above it are.
         threshold: The limit, such as 1.5.
     """
 
@@ -54,10 +54,10 @@ class BadScores:
         return np.where(np.isfinite(scores), is_bad, math.nan)
 
 
-def bad_scores_by_name(
+def parse_bad_score_limits(
     thresholds: Iterable[str], scales: Mapping[str, Dimension]
-) -> dict[str, BadScores]:
-    """Parses limits such as ``overall=1.5``, beyond which a score counts as bad.
+) -> dict[str, BadScoreLimit]:
+    """Parses limits such as ``overall=1.5``, beyond which a score is bad.
 
     Args:
         thresholds: Limits as the user types them.
@@ -69,7 +69,7 @@ def bad_scores_by_name(
     Raises:
         ConfigError: A dimension is unknown, or no score on its scale would be bad.
     """
-    bad = [_parse_bad_scores(text, scales) for text in thresholds]
+    bad = [_parse_bad_score_limit(text, scales) for text in thresholds]
     return {part.name: part for part in bad}
 
 
@@ -107,11 +107,11 @@ def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
         raise ConfigError(f"{where}the scores have no dimension {name!r}", hint=hint)
 
 
-def _parse_bad_scores(text: str, scales: Mapping[str, Dimension]) -> BadScores:
+def _parse_bad_score_limit(text: str, scales: Mapping[str, Dimension]) -> BadScoreLimit:
     name, threshold = parse_name_and_limit(text, "--bad")
     require_dimension(name, scales, f"--bad {text}: ")
     scale = scales[name]
-    bad = BadScores(scale, threshold)
+    bad = BadScoreLimit(scale, threshold)
     ends = scale.low, scale.high
     if not ends[0] <= threshold <= ends[1] or not bad.flags(np.array(ends)).any():
         raise ConfigError(

@@ -46,7 +46,7 @@ def read_columns(
     the dialogues.
 
     Args:
-        frame: A table of judgements.
+        frame: A table of judgements, as ``read_score_frame`` returns it.
         dialogues: The scored chats, for values that ``frame`` lacks.
 
     Raises:
@@ -126,7 +126,8 @@ def row_keys(frame: DataFrame) -> list[ScoreKey]:
 
 
 def parse_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods.
+    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods
+    from the first to the last.
 
     Args:
         texts: ISO 8601 times, or seconds or milliseconds since 1970. Other texts have no period.

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from medal_judges.errors import DataError
 from medal_judges.eval.scores.bad import (
-    BadScores,
-    bad_scores_by_name,
+    BadScoreLimit,
+    parse_bad_score_limits,
     require_dimension,
 )
 from medal_judges.eval.scores.columns import Unit, parse_periods, read_columns
@@ -55,8 +55,9 @@ class Scores:
         notes: Warnings about missing rows and labels.
         skipped: The number of unreadable lines of the input.
         people: Dimension name -> mean human labels [rows] on the judge's scale, NaN without a
-            label.
+            label. ``add_labels`` fills it.
         bad: Name such as ``overall below 1.5`` -> the limit beyond which scores are bad.
+            ``add_bad_score_dimensions`` fills it.
     """
 
     frame: DataFrame
@@ -70,7 +71,7 @@ class Scores:
     notes: list[str] = field(default_factory=list)
     skipped: int = 0  # unreadable lines of the input
     people: dict[str, Floats] = field(default_factory=dict)
-    bad: Mapping[str, BadScores] = field(default_factory=dict)
+    bad: Mapping[str, BadScoreLimit] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -151,13 +152,13 @@ class Scores:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
         return np.asarray(is_read)
 
-    def add_bad_scores(self, thresholds: Sequence[str]) -> None:
+    def add_bad_score_dimensions(self, thresholds: Sequence[str]) -> None:
         """Adds a binary dimension for each of ``thresholds``: with ``overall=1.5``, its value is 1
         where the score is below 1.5.
 
         Human labels get the same dimension.
         """
-        self.bad = bad_scores_by_name(thresholds, self.dimensions)
+        self.bad = parse_bad_score_limits(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
             self.scores[name] = bad.flags(self.scores[bad.scale.name])

@@ -23,7 +23,7 @@ GROUPS: Mapping[Group, str] = {
 
 
 class TrialConfig(Config):
-    """The size of a trial, in which judges score dialogues before and after edits.
+    """Settings of a trial, which tests how edits of dialogues change judges' scores.
 
     Attributes:
         seed: The seed of every random choice.
@@ -47,5 +47,5 @@ class TrialConfig(Config):
 
     def selects(self, check: str, group: str) -> bool:
         """Returns whether the trial includes ``check``, by its name or by the name of its
-        ``group``."""
+        ``group``. Without chosen checks, it includes all."""
         return not self.checks or check in self.checks or group in self.checks

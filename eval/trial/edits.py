@@ -47,9 +47,11 @@ class Edit:
         group: How the score should react. ``same``: not change. ``no_gain``: not rise.
             ``must_fall``: fall. ``attack``: not change in the direction ``harm``.
         description: What is changed, in a sentence.
-        make: Takes a dialogue, a random generator and the conversation's name. Returns the edited
-            dialogue and the one to compare it with, or None if the edit is impossible.
-        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one.
+        make: Takes a dialogue, a random generator and the conversation's name (whose own texts an
+            injection does not insert). Returns the edited dialogue and the one to compare it with,
+            or None if the edit is impossible.
+        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for the
+            group ``attack``.
     """
 
     name: str
@@ -151,7 +153,7 @@ def _edit_and_original(
 
     Args:
         change: The edit: takes a dialogue and ``rng``, returns a dialogue.
-        group: Unused.
+        group: Unused: every edit gets the conversation's name, and this one needs none.
     """
     try:
         version = change(dialogue, rng)
@@ -205,7 +207,7 @@ class TextInsertion(Config):
 
         Args:
             rng: Draws the texts.
-            group: Unused.
+            group: Unused: every edit gets the conversation's name, and this one needs none.
 
         Returns:
             Both dialogues, or None if the edit is impossible: no turn has the role, or a text is

@@ -56,7 +56,7 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge to test in a trial, and its name in the table."""
+    """A judge whose scores a trial tests before and after edits, and its name in the table."""
 
     name: str
     judge: Judge
@@ -88,12 +88,13 @@ class TrialFinding:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The results of one judge in a trial, as in trial.json.
+    """One judge's results in a trial (a test of scores before and after edits), as in trial.json.
 
     Attributes:
         judge: The judge's name in the table.
         signature: The judge's name, version and settings as text.
-        quality: The dimensions whose mean is the tested score, such as ``overall``.
+        quality: Names of the dimensions whose mean is the tested score, separated by commas:
+            ``overall``, or ``coherent, engaging``.
         version: The version of this package.
         seed: The seed of every random choice.
         data: A hash of all scored dialogues.
@@ -122,7 +123,7 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """The dialogues of a trial, and which pairs of them to compare.
+    """The dialogues of a trial (a test of scores before and after edits), and the pairs to compare.
 
     Attributes:
         edits: The edits that were made.
@@ -201,7 +202,8 @@ def plan_trial(
 def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
-    """Adds ``translations`` and their English originals to ``dialogues``.
+    """Adds ``translations`` and their English originals to ``dialogues``, which maps id ->
+    dialogue.
 
     Returns:
         For each translation a row of ``TrialPlan.pairs``, which compares it with the original.
@@ -219,8 +221,8 @@ def _add_translations(
 def _choose_rows(
     rows: Sequence[LabelledDialogue], config: TrialConfig, *, is_shipped: bool
 ) -> list[LabelledDialogue]:
-    """Draws at most ``config.dialogues`` of ``rows`` that have an answer, with the seed of
-    ``config``.
+    """Draws at most ``config.dialogues`` of ``rows`` at random, by the seed of ``config``. Only
+    dialogues with an assistant turn are drawn.
 
     Args:
         is_shipped: Whether to draw only dialogues of 6 to ``config.max_turns`` turns.
@@ -266,7 +268,7 @@ def _make_versions(
     rows: Sequence[LabelledDialogue], edit: Edit, seed: int
 ) -> Iterator[tuple[LabelledDialogue, Dialogue, Dialogue]]:
     """Yields each of ``rows`` that can be edited, the edited dialogue, and the dialogue to compare
-    it with. The order is random."""
+    it with. The order is random, drawn with ``seed``."""
 
     def order(row: LabelledDialogue) -> tuple[int, str]:
         return stable_hash(seed, edit.name, row.id), row.id
@@ -304,6 +306,9 @@ def run_trial(
         options: How to read the file.
         progress: Called with a label and the number of dialogues scored since its last call.
 
+    Returns:
+        One result for each judge.
+
     Raises:
         ConfigError: A check is unknown, or there is no dialogue.
     """
@@ -329,7 +334,7 @@ def run_trial(
         scores = {
             judgement.id: quality_score(judgement, parts) for judgement in judgements
         }
-        pairs = _scored_pairs(plan, scores, judge.languages or ())
+        pairs = _score_changes(plan, scores, judge.languages or ())
         result = TrialResult(
             judge=trial_judge.name,
             signature=str(judge.signature()),
@@ -366,7 +371,7 @@ def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | N
     return _LOW + (_HIGH - _LOW) * total / len(parts)
 
 
-def _scored_pairs(
+def _score_changes(
     plan: TrialPlan, scores: Mapping[str, float | None], languages: Sequence[str]
 ) -> pd.DataFrame:
     """Returns the pairs of ``plan`` of which both dialogues are scored, with a column ``change``

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ttest_ind
 from tests.typed import Done, medal
 
-from medal_judges.eval.scores.bad import BadScores
+from medal_judges.eval.scores.bad import BadScoreLimit
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import write_judgements
@@ -117,7 +117,7 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
 
 
 def test_scores_that_a_batch_can_move_are_on_one_side_of_a_threshold() -> None:
-    bad = BadScores(OVERALL, 1.5)
+    bad = BadScoreLimit(OVERALL, 1.5)
     assert bad.flags(np.array([1.5 - 2e-6, 1.5, 1.5 + 2e-6, 1.49])).tolist() == [
         0,
         0,

@@ -21,7 +21,7 @@ from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval_r
 from medal_judges.stats.correlation import (
     MIN_ROWS,
     Floats,
-    mean_spearman,
+    mean_spearman_of_groups,
     ratio,
     weighted_spearman,
 )
@@ -242,7 +242,7 @@ def _agreement_estimates(
         values = alpha_of(weights)
         for key, count in close.items():
             values[key] = ratio(weights @ count, weights @ pairs)
-        values["spearman"] = mean_spearman(annotator_pairs, weights, MIN_ROWS)
+        values["spearman"] = mean_spearman_of_groups(annotator_pairs, weights, MIN_ROWS)
         return values
 
     reason = f"no two annotators share {MIN_ROWS} rows on which both vary"

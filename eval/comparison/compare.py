@@ -297,7 +297,7 @@ class _SystemComparer:
                 # The first wins a context if its score is lower.
                 wins, losses = difference.losses, difference.wins
                 difference = replace(difference, wins=wins, losses=losses)
-            tested = difference.preferred if basis == "people" else difference.judge
+            tested = difference.best_estimate if basis == "people" else difference.judge
             pairs.append(PairResult(first, second, difference, tested))
         return ComparedOn(
             dimension=dimension.name,

@@ -42,7 +42,8 @@ def printable(text: str) -> str:
 def safe_cell(cell: object) -> object:
     """Returns ``cell`` so that a spreadsheet does not run it as a formula.
 
-    A text that begins like a formula gets an apostrophe before it. Other cells stay unchanged.
+    A text that begins like a formula gets an apostrophe before it. A carriage return without a line
+    feed is escaped, because it would end the row.
     """
     if not isinstance(cell, str):
         return cell

@@ -132,7 +132,7 @@ def test_labels_correct_and_too_few_say_so() -> None:
 
     found = system_difference(rows(1.0, 60, "a"), rows(0.0, 60, "b"))
     assert found.judge.estimate.low is not None and found.judge.estimate.low > 0.6
-    assert found.corrected is not None and found.preferred is found.corrected
+    assert found.corrected is not None and found.best_estimate is found.corrected
     assert abs(found.corrected.estimate.value or 9) < 0.3
     few = system_difference(rows(0.0, 60, "a"), rows(0.0, 3, "b")).corrected
     assert few is not None and few.estimate.value is None

@@ -107,7 +107,8 @@ def handle_global_options(
         bool, typer.Option("--version", help="Show the version.")
     ] = False,
 ) -> None:
-    """Handles the options that stand before the command: --debug and --version."""
+    """Handles the options that stand before the command, --debug and --version, and sets up
+    logging."""
     if version:
         typer.echo(f"medal-judges {medal_judges.__version__}")
         raise typer.Exit

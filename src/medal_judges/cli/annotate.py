@@ -51,7 +51,7 @@ def export_project(
     reading: ReadOptions,
 ) -> None:
     """Write what annotators need: guidelines, a Label Studio project, spreadsheets. Annotators see
-    no models, labels or ids. Each annotator has a separate share, in a separate order.
+    no models, labels or ids. Each annotator gets their own share of the chats, in their own order.
 
     Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
     """

@@ -168,9 +168,9 @@ def plant(
 ) -> None:
     """Plant issues into good chats, to test a judge.
 
-    Writes clean chats, chats with a planted issue, and matched controls, all labelled. Use one
-    split of your chats per run, and the same --split. medal data write selects chats by their
-    turns.
+    Writes clean chats, chats with a planted issue, and matched controls, all labelled. Run it once
+    for each split of your chats, with the --split of the same name. To choose chats by their number
+    of turns, use medal data write before.
 
     Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
     """

@@ -38,7 +38,7 @@ def translate(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Translate the English dialogues of a file. Turns and roles stay unchanged.
+    """Translate the English dialogues of a file. The number of turns and their roles stay the same.
 
     The same command resumes after a stop, for which it needs OUT.answers.jsonl next to OUT.
     OUT.failed.jsonl lists failures with their reasons.

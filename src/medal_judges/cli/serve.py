@@ -38,7 +38,7 @@ def serve(
     """Score chats over HTTP: POST /score answers with scores. /health, /judge and /metrics describe
     the server.
 
-    With --max-cost the server stops using a paid model before it spends more in total.
+    With --max-cost the server stops using a paid model before the total cost is above the limit.
 
     Example: medal serve boxed --port 8000
     """

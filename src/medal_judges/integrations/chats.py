@@ -101,12 +101,13 @@ def as_dialogue(
     changes: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
-    """Converts ``chat``, such as a list of messages, to a Dialogue.
+    """Converts ``chat``, such as a list of messages, to a Dialogue. A Dialogue is returned
+    unchanged.
 
     Args:
         name: What error messages call the chat.
         changes: Counter that is increased for each kind of left-out content, such as reasoning.
-        lang: Language, unless the chat names one.
+        lang: Language of the chat, such as ``de``, used if ``chat`` names none.
 
     Raises:
         DataError: A message cannot be read. The error names the message and the field.

@@ -51,8 +51,8 @@ class Series:
 
     Attributes:
         title: Title above the panel, shown if the figure has several panels.
-        names: Names of the estimates on the horizontal axis.
-        estimates: Values with their intervals, from left to right.
+        names: Name of each estimate. At most 4 are shown on the horizontal axis.
+        estimates: Values with their intervals, in the order of ``names``.
         span: Lowest and highest value of the vertical axis.
         label: Label of the vertical axis.
     """
@@ -70,10 +70,11 @@ class Intervals:
 
     Attributes:
         title: Title above the panel, shown if the figure has several panels.
-        names: Names of the rows.
-        estimates: Value of each row with its interval, from top to bottom.
+        names: Names of the rows, from top to bottom.
+        estimates: Value of each row with its interval, in the order of ``names``.
         span: Lowest and highest value of the axis.
-        ceiling: Agreement among people (human ceiling), drawn as a diamond on each row.
+        ceiling: Agreement among people (human ceiling), drawn as a diamond on each row. None for no
+            diamonds.
         rings: For each row, a second value, drawn as a ring, or None for no ring. Empty for no
             rings.
     """
@@ -92,7 +93,8 @@ class Bar:
 
     Attributes:
         name: Text on the left of the bar.
-        segments: (length, colour) of each segment.
+        segments: (length, colour) of each segment, from left to right. A colour is for example
+            ``#0072B2``.
         text: Text on the right of the bar.
     """
 

@@ -80,12 +80,12 @@ class Table:
     Attributes:
         title: Text above the table.
         columns: Names of the columns.
-        rows: Cells of each row. None is shown as a dash.
+        rows: Cells of each row, in the order of ``columns``. None is shown as a dash.
         note: Text below the table.
         headings: Row index -> heading above this row, such as ``{0: "German", 3: "English"}``. Rows
             below each heading are sorted separately.
         last: What the last row is, if it stays last when a reader sorts: ``ceiling`` (agreement
-            among people) or ``total``.
+            among people) or ``total``. None if it is sorted too.
     """
 
     title: str

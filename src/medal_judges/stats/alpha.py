@@ -13,7 +13,8 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 
 def alpha_statistic(ratings: Floats, measurement: Measurement) -> Statistic:
-    """Returns a function that computes Krippendorff's alpha of ``ratings`` on samples of the rows.
+    """Returns a function that computes Krippendorff's alpha (agreement of annotators) on samples of
+    rows.
 
     Alpha is NaN where it is undefined, for example if all ratings are equal.
 
@@ -56,7 +57,8 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 def no_interval_reason(ratings: Floats, measurement: str) -> str | None:
     """Returns why no confidence interval of alpha can be computed, or None if one can.
 
-    A nominal alpha has no interval if the rarest category is never given twice to one row.
+    Only a nominal alpha can lack an interval: if the rarest category is never given twice to one
+    row.
 
     Args:
         ratings: [rows, annotators], NaN for a missing rating.

@@ -65,7 +65,7 @@ def correlation_statistic(
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
-        pairs = pairs_statistic(human, score)
+        pairs = pair_order_statistic(human, score)
     bots = np.array([bot or "" for bot in chatbots])
     rows_by_bot = [np.flatnonzero(bots == bot) for bot in sorted(set(bots) - {""})]
     sides_by_bot = [(rows, human[rows], score[rows]) for rows in rows_by_bot]
@@ -79,7 +79,7 @@ def correlation_statistic(
             pearson[np.isnan(spearman)] = np.nan
             values["pearson"] = pearson
         if "within_system" in names:
-            within = mean_spearman(sides_by_bot, weights, MIN_WITHIN)
+            within = mean_spearman_of_groups(sides_by_bot, weights, MIN_WITHIN)
             values["within_system"] = within
         if pairs is not None:
             values |= pairs(weights)
@@ -97,10 +97,11 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
-def mean_spearman(
+def mean_spearman_of_groups(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean [samples] of Spearman's correlations within groups of rows.
+    """Returns the mean [samples] of Spearman's correlations within groups of rows, such as the rows
+    of each chatbot.
 
     Each group is weighted by the total weight of its rows. A group in which a variable is constant
     is left out.
@@ -144,7 +145,7 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     return np.clip(ratio(xy, np.sqrt(xx * yy), is_defined), -1.0, 1.0)
 
 
-def pairs_statistic(human: Values, score: Values) -> Statistic:
+def pair_order_statistic(human: Values, score: Values) -> Statistic:
     """Returns a function that computes Kendall's tau-b and the share of correctly ordered pairs.
 
     Args:
@@ -159,12 +160,16 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     # Deutsch, Foster and Freitag 2023: scores that are this close are a tie of the judge.
     tie = fit_tie_distance(human, score)
 
-    def pairs(first: Rows, second: Rows) -> tuple[Floats, Floats]:
-        """Compares the rows ``first`` with the rows ``second``, by people and by the judge.
+    def compare(first: Rows, second: Rows) -> tuple[Floats, Floats]:
+        """Compares each row of ``first`` with each row of ``second``, by people and by the judge.
+
+        Args:
+            first: Indices of rows.
+            second: Indices of rows.
 
         Returns:
-            1 if both order two rows alike, -1 if not, 0 for a tie, [first, second]. Then 1 if the
-                judge is right, [first, second].
+            Two arrays [first, second]: 1 if people and judge order two rows alike, -1 if not, 0 for
+                a tie. And 1 if the judge orders, or ties, them as people do, otherwise 0.
         """
         x = human.numbers[first, None] - human.numbers[second]
         y = score.numbers[first, None] - score.numbers[second]
@@ -173,11 +178,17 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         return people * signs(y, score.tolerance), is_right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
-        """Returns the sum of each row's ``pairs``, weighted with ``weights``, [2, rows]."""
+        """Returns both results of ``compare`` for each row, summed over its comparisons with all
+        ``rows``, [2, rows].
+
+        Args:
+            rows: Indices of rows.
+            weights: Weight of each row's comparisons [rows].
+        """
         count = math.ceil(len(rows) ** 2 / _PAIRS_HELD)
         blocks = []
         for part in np.array_split(rows, count):
-            order, right = pairs(part, rows)
+            order, right = compare(part, rows)
             blocks.append([order @ weights, right @ weights])
         return np.concatenate(blocks, axis=1)
 
@@ -247,7 +258,8 @@ def fit_tie_distance(human: Values, score: Values) -> float:
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
-    """Returns the area under the ROC curve [samples] in each weighted sample.
+    """Returns the area under the ROC curve [samples] of a judge that separates two classes, in each
+    weighted sample.
 
     It is NaN for a sample in which all rows have the same class.
 

@@ -233,6 +233,10 @@ def correlation_difference(
         second: The second judge's scores [rows].
         clusters: Groups of rows that the jackknife leaves out in turn.
         metric: ``spearman``, ``pearson``, ``kendall`` or ``pairwise``.
+
+    Returns:
+        The difference with its interval, or with the ``reason`` why a value or an interval is
+            missing.
     """
     for score in (first, second):
         if reason := undefined_reason(human, score):

@@ -325,8 +325,8 @@ class Spread:
     """The standard error of a value, with the degrees of freedom of its interval.
 
     Attributes:
-        error: Standard error.
-        degrees: Degrees of freedom of Student's t.
+        error: Standard error, NaN or 0 if there is no interval.
+        degrees: Degrees of freedom of Student's t, 0 if there is no interval.
         reason: Why there is no interval, None if there is one.
     """
 
@@ -537,8 +537,10 @@ def _compute_without_each(
 
 
 def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns the index of each conversation's stratum, its chatbot. Chatbots with a single
-    conversation are merged with others.
+    """Returns for each conversation the index of its stratum (a group for comparisons): its
+    chatbot.
+
+    Chatbots with a single conversation are merged with others, because a stratum needs two.
 
     Args:
         chatbots: Chatbot of each conversation [conversations].

@@ -112,7 +112,7 @@ class SystemDifference:
     losses: int
 
     @property
-    def preferred(self) -> Difference:
+    def best_estimate(self) -> Difference:
         """Returns the difference corrected with labels if there are labels, otherwise the
         difference of the judge's scores."""
         return self.judge if self.corrected is None else self.corrected
@@ -143,7 +143,7 @@ def system_difference(
     counts = np.stack([np.bincount(code, minlength=len(labels)) for code in codes])
     shared: Mask = np.asarray((counts > 0).all(axis=0))
     inside = [shared[code] for code in codes]
-    parts = _choose_rows(codes, counts, inside)
+    parts = _split_paired_and_unpaired(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
         corrected = _corrected_difference(systems, parts, label_span)
@@ -181,17 +181,19 @@ def system_difference(
 _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
-def _choose_rows(
+def _split_paired_and_unpaired(
     codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]
 ) -> list[_Part]:
-    """Chooses the rows of two systems to compare, in pairs of shared contexts or unpaired.
+    """Splits the rows of two systems into rows of shared contexts, to compare in pairs, and rows to
+    compare unpaired.
 
-    With fewer than 5 shared contexts, all rows are unpaired.
+    With fewer than 5 shared contexts, all rows are unpaired. If a system has fewer than 5 other
+    contexts, all rows outside shared contexts are left out.
 
     Args:
         codes: For each system, the context index of each row.
         counts: Number of rows of each system in each context [2, contexts].
-        inside: For each system, whether each row's context is shared by the other system.
+        inside: For each system, whether both systems have the context of each row.
 
     Returns:
         The rows to compare in pairs, then the rows to compare unpaired. Either may be missing. Each

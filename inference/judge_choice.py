@@ -162,7 +162,7 @@ def choose_judge(
             several), ``member.field=value``.
         device: Where the judge's model runs, such as ``cuda``.
         dtype: The number format of the model, such as ``bf16``.
-        revision: The hub revision.
+        revision: The hub revision, if ``name`` does not state one.
         strict: Whether ``device`` or ``dtype`` is an error for a judge without a local model.
             Otherwise it is ignored.
 

@@ -109,7 +109,15 @@ def _refuse_if_server(uses_server: bool) -> None:
 
 
 class _JudgeActor:
-    """A Ray actor that holds a judge. Its methods return errors instead of raising them."""
+    """A process of Ray that holds a judge. Its methods return errors instead of raising them.
+
+    Args:
+        folder: Working folder of the main process, to which paths are relative.
+        choice: The judge to load.
+
+    Attributes:
+        judge: The judge, or the error with which loading it failed.
+    """
 
     def __init__(self, folder: str, choice: JudgeChoice) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -139,6 +147,12 @@ class _JudgeActor:
     def score(
         self, window: Sequence[Dialogue], how: dict[str, Any]
     ) -> list[Judgement] | Exception:
+        """Returns the judgements of the dialogues in ``window``, or the error that stopped the
+        judge.
+
+        Args:
+            how: Arguments of ``Judge.score``, such as ``{"level": "turn"}``.
+        """
         try:
             assert isinstance(self.judge, Judge)
             return list(self.judge.score(window, **how))

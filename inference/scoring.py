@@ -405,7 +405,9 @@ def score_to_file(
         block.clear()
 
     try:
-        report = score_each(dialogues, judge, options, write, progress, earlier)
+        report = score_and_write_each(
+            dialogues, judge, options, write, progress, earlier
+        )
     finally:  # judgements before an error are written too
         flush()
     earlier.close_and_remove_if_used()
@@ -416,7 +418,7 @@ def score_to_file(
     return report
 
 
-def score_each(
+def score_and_write_each(
     dialogues: Iterable[Dialogue],
     judge: Judge,
     options: ScoreOptions,
@@ -424,7 +426,8 @@ def score_each(
     progress: Callable[[int], None] | None = None,
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
-    """Scores ``dialogues`` with ``judge``, and returns the counts of the run.
+    """Scores ``dialogues`` with ``judge``, passes each judgement to ``write``, and returns the
+    counts of the run.
 
     Args:
         options: How dialogues are scored.
@@ -525,6 +528,8 @@ class _ScoringRun:
             self._write_earlier()
 
     def _to_pending(self, dialogue: Dialogue) -> _PendingDialogue:
+        """Returns ``dialogue`` as an entry of ``waiting``. Its entry in ``earlier`` is taken
+        out."""
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
         rows = len(make_score_requests(dialogue, self.options.level))
@@ -534,8 +539,8 @@ class _ScoringRun:
         return _PendingDialogue(meta, input, rows, entry)
 
     def _write_earlier(self) -> None:
-        """Writes the judgements of an earlier run for the first dialogues in ``waiting``. Stops at
-        the first dialogue that is scored now."""
+        """Writes the judgements of an earlier run for the first dialogues in ``waiting``, and
+        removes these dialogues. Stops at the first dialogue that is scored now."""
         while self.earlier and self.waiting and (entry := self.waiting[0].entry):
             self.waiting.popleft()
             for line in self.earlier.lines(entry):

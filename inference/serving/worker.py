@@ -47,9 +47,12 @@ class JudgeWorker:
     """A thread that scores the dialogues of a server in the order of their arrival.
 
     Attributes:
+        judge: The judge that scores.
+        signature: Name, weights and settings of the judge: ``judge:length|seed:0``.
         queue: The dialogues that wait.
         judged: The number of dialogues scored so far.
         pace: The recent mean number of seconds for a dialogue.
+        thread: The thread. It is started by ``start_app``.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -67,6 +70,7 @@ class JudgeWorker:
         return sum(limiter.spent for limiter in limiters if limiter is not None)
 
     def _run(self) -> None:
+        """Scores dialogues from ``queue`` and sets their answers, without end."""
         while True:
             window = [self.queue.get()]
             while len(window) < _ROWS and not self.queue.empty():
@@ -114,6 +118,8 @@ class JudgeWorker:
         self, dialogue: Dialogue, options: Any, error: Exception
     ) -> list[Judgement]:
         # The words of a bug may contain the text of a dialogue.
+        """Returns judgements of ``dialogue`` that have no scores and state ``error`` as the
+        reason."""
         reason = f"the judge failed on this dialogue ({type(error).__name__})"
         if isinstance(error, MedalError):
             reason = error.message

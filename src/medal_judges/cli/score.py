@@ -25,7 +25,7 @@ from medal_judges.inference.scoring import (
     ScoreOptions,
     ScoreReport,
     open_judge,
-    score_each,
+    score_and_write_each,
     score_to_file,
 )
 from medal_judges.models.base.judge import Judge
@@ -148,6 +148,6 @@ def _score_to_screen(
         typer.echo(printable(json_line(record | first)).encode(), nl=False)
         first = {}
 
-    report = score_each(dialogues, judge, options, show)
+    report = score_and_write_each(dialogues, judge, options, show)
     report.seconds = time.perf_counter() - start
     return report

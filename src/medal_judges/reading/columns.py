@@ -36,8 +36,12 @@ Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """A column of ratings: the ``dimension`` that it rates and, if known, the ``scale`` (lowest,
-    highest)."""
+    """What a column of ratings holds, as the user states it.
+
+    Attributes:
+        dimension: The rated aspect of the dialogue, such as ``overall``.
+        scale: (lowest, highest) possible rating, None if it is not stated.
+    """
 
     dimension: str
     scale: Scale | None
@@ -149,11 +153,12 @@ def make_column_map(
     """Makes a ColumnMap from a config's columns and the options of a command line.
 
     Args:
-        columns: Field -> column: ``{"id": "ticket"}``, and optional mappings ``roles`` and
-            ``labels``.
+        columns: Field -> column: ``{"id": "ticket"}``. May also hold ``roles`` and ``labels``:
+            ``{"roles": {"Kunde": "user"}, "labels": {"Quality": "overall:1..5"}}``.
         column: Strings such as ``id=conversation_id``, which override ``columns``.
-        label: Strings such as ``Qualität=overall:1..7`` (column, dimension, scale).
-        role: Strings such as ``Kunde=user`` (speaker's name, role).
+        label: Strings such as ``Qualität=overall:1..7`` (column, dimension, scale), which override
+            ``labels``.
+        role: Strings such as ``Kunde=user`` (speaker's name, role), which override ``roles``.
 
     Raises:
         ConfigError: A field or role is unknown or has no value, or a label is malformed.
@@ -272,9 +277,10 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
 
 
 def _read_ratings(record: Record, column: str) -> list[Rating]:
-    """Returns the ratings in ``column`` of ``record``. A missing rating is None.
+    """Returns the ratings in ``column`` of ``record``, one for each annotator. A missing rating is
+    None.
 
-    In files of the annotation tool Argilla, only submitted ratings count.
+    In files of the annotation tool Argilla, ratings that were not submitted count as missing.
     """
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
@@ -294,8 +300,8 @@ def _read_ratings(record: Record, column: str) -> list[Rating]:
 
 
 def _parse_rating(column: str, value: object) -> Rating:
-    """Returns the number in ``value``, a cell of ``column``, or None for a word such as NA. Raises
-    RecordError for any other text."""
+    """Returns the number in ``value``, a cell of ``column``: 1 for ``yes`` or 👍, and None for a
+    word such as NA. Raises RecordError for any other text."""
     expected = "a number, or several with ; between"
     word = parse_text(column, number_as_text(value), expected).strip().lower()
     if word in _NO_RATING:
@@ -310,8 +316,12 @@ def _parse_rating(column: str, value: object) -> Rating:
 
 
 def _annotator_names(record: Record, columns: ColumnMap, count: int) -> list[str]:
-    """Returns the ``count`` names of annotators in ``record``. An empty list means that they are
-    unknown.
+    """Returns the names of the annotators in ``record``, in the order of their ratings. An empty
+    list means that they are unknown.
+
+    Args:
+        columns: The user's map, which may name the column of annotators.
+        count: Number of ratings of a dimension. There must be as many names.
 
     Raises:
         RecordError: The user named a column of annotators, and it does not have ``count`` names.

@@ -337,7 +337,7 @@ def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
 
 def _json_value(value: object) -> Any:
     """Converts ``value`` to a JSON value: times to ISO strings, NaN and infinity to None, bytes to
-    ``(12 bytes)``."""
+    ``(12 bytes)``. Null fields of a mapping are left out."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):

@@ -180,7 +180,8 @@ class ChatFileConfig(Config):
         return self
 
     def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns those of ``rows`` whose language is in ``langs``, or all if ``langs`` is empty.
+        """Returns the ``rows`` whose language is in ``langs``, or all ``rows`` if ``langs`` is
+        empty.
 
         Raises:
             ConfigError: A language in ``langs`` has no row.
@@ -208,13 +209,15 @@ class ChatFileConfig(Config):
 class ReadingReport:
     """Counts of the dialogues and bad rows in a file of chats, and of what was changed in them.
 
+    The first three attributes are given by the caller. Reading fills the others.
+
     Attributes:
         problem_file: JSONL file to which each bad row is appended, None to write none.
         strict: Whether the first bad row is an error.
         copied: Columns that the command copies to its output, such as ``["comment"]``. No note says
             that they were not read.
-        read: Number of dialogues.
-        count: Number of bad rows.
+        read: Number of dialogues that were read.
+        count: Number of bad rows that were left out.
         changes: What was left out or changed -> how often: ``{"thoughts left out": 3}``.
         messages: Error messages of the first bad rows, at most 20.
         notes: Remarks on the whole file, as the keys of a dict: ``{"not read: comment in
@@ -417,6 +420,8 @@ def stream_labelled(
 class _Reader:
     """Reads the dialogues of one file or list of records. Each instance reads once.
 
+    The first five attributes are given by the caller. Reading fills the others.
+
     Attributes:
         source: A file, or records.
         options: How to read the source.
@@ -424,6 +429,13 @@ class _Reader:
         report: Counts what is read, changed and skipped.
         labelled: Whether to read labels.
         container: Kind of file, a key of CONTAINERS such as ``csv``.
+        form: Form of the latest row, a key of READERS such as ``messages``.
+        names: Columns that occur in the file, as the keys of a dict.
+        unread: Fields with text that were not read, as the keys of a dict.
+        ids: Hashes of the ids so far.
+        repeats: Id -> number of later rows that have it too.
+        turns: Id of a chat -> its rows (row number, record), if each row is one message.
+        torn: Ids of chats of which a row is bad.
     """
 
     source: Source
@@ -533,6 +545,8 @@ class _Reader:
             self.columns.require_columns(self.names, self.path)
 
     def _keep_turn(self, number: int, record: Record) -> None:
+        """Adds ``record``, a row with one message, to ``turns``. A row without the id of its chat
+        is skipped, or raises an error if reading is strict."""
         chat_id = self._conversation_id(record)
         if chat_id.strip():
             self.turns.setdefault(chat_id, []).append((number, record))
@@ -599,7 +613,7 @@ class _Reader:
             }
             columns = replace(columns, fields=fields)
         row = Row(record, columns)
-        labelled = self._parse_line(READERS[form].read(row))
+        labelled = self._to_labelled_dialogue(READERS[form].read(row))
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
@@ -634,9 +648,12 @@ class _Reader:
         self.report.changes[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
-    def _parse_line(self, line: Fields) -> LabelledDialogue:
-        """Returns the labelled dialogue in ``line``, a JSON object in our JSONL format. A missing
-        id becomes a hash of the content."""
+    def _to_labelled_dialogue(self, line: Fields) -> LabelledDialogue:
+        """Returns the labelled dialogue in ``line``, a JSON object in our JSONL format.
+
+        A missing id becomes a hash of the content. Thoughts (text between think tags) are left out.
+        Both are counted in the report.
+        """
         id = line.get("id")
         if not str(id or "").strip():
             self.report.changes[_MADE] += 1

@@ -65,7 +65,7 @@ class Row:
     used: set[str] = field(default_factory=set)
 
     def take(self, field: str) -> Any:
-        """Returns the value of ``field`` and marks its column as read."""
+        """Returns the value of ``field``, None if there is none, and marks its column as read."""
         column = self.columns.column(self.record, field) or field
         self.used.add(column)
         return lookup(self.record, column)
@@ -90,8 +90,8 @@ class Row:
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the ratings in the user's label columns to ``line``, an object in our JSONL
-        format."""
+        """Adds the ratings in the user's label columns to ``line``, an object in our JSONL format,
+        and marks these columns as read."""
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
@@ -170,8 +170,8 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     """Returns the form of ``record``, a key of READERS such as ``messages``, or None if it is
     unknown.
 
-    Columns that the user named decide first: a column for ``role`` and one for ``content`` mean
-    ``turns``.
+    Columns that the user named decide first: with a column for ``role`` and one for ``content``,
+    the form is ``turns`` (one message in each row).
     """
     fields = columns.fields
     if "messages" not in fields:
@@ -251,6 +251,7 @@ def _look_like_messages(value: object) -> bool:
 
 
 def has_messages(record: Record, columns: ColumnMap) -> bool:
+    """Returns whether ``record`` has a column with a list of messages or a transcript."""
     column = _messages_column(record, columns)
     return bool(column) and lookup(record, column, MISSING) is not MISSING
 
@@ -305,11 +306,11 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
         if not isinstance(item, Mapping):
             expected = "an object with role and content"
             raise RecordError(f"{column}[{number}]", expected, item)
-        messages.append(_normal_message(f"messages[{number}]", item, columns))
+        messages.append(_normalize_message(f"messages[{number}]", item, columns))
     return messages
 
 
-def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
+def _normalize_message(field: str, message: Record, columns: ColumnMap) -> Message:
     """Returns ``message`` with its speaker's role as ``role`` and its text as ``content``.
 
     Args:
@@ -330,6 +331,8 @@ def _normal_message(field: str, message: Record, columns: ColumnMap) -> Message:
 
 
 def is_turn(record: Record, columns: ColumnMap) -> bool:
+    """Returns whether ``record`` has columns for the role and the text of one message, and for the
+    id of its conversation."""
     has_turn = all(columns.column(record, name) for name in ("role", "content"))
     return has_turn and bool(conversation_column(record, columns))
 
@@ -342,6 +345,7 @@ def read_merged_turns(row: Row) -> Fields:
 
 
 def is_exchange(record: Record, columns: ColumnMap) -> bool:
+    """Returns whether ``record`` has columns for a prompt and its response."""
     return all(columns.column(record, name) for name in ("prompt", "response"))
 
 
@@ -357,7 +361,7 @@ def read_exchange(row: Row) -> Fields:
 
 
 def _take_messages(row: Row, field: str, role: str) -> list[Message]:
-    """Returns the messages in ``field`` of ``row``.
+    """Returns the messages in ``field`` of ``row``, and marks its column as read.
 
     The value may be a string, a list of messages, or one message's list of content parts
     (``[{"type": "text", ...}]``).

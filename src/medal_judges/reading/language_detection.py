@@ -47,8 +47,8 @@ def _load_detector() -> Any:
 def detect_language(dialogue: Dialogue) -> str | None:
     """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use.
 
-    Returns None if there is too little text, if a speaker uses another language, or if the detector
-    is not certain.
+    Only the first 16 turns are read. Returns None if they have too little text, if a speaker uses
+    another language, or if the detector is not certain.
 
     Raises:
         MissingExtraError: The extra ``lang`` is not installed.

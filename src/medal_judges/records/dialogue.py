@@ -52,6 +52,7 @@ def language_code(value: object, field: str = "lang") -> str:
 
 @cache
 def _codes_by_name() -> Mapping[str, str]:
+    """Returns English name of a language in lower case -> its code: ``{"chinese": "zh", ...}``."""
     codes = {}
     for code, names in read_yaml("language_names").items():
         codes.update(dict.fromkeys(map(str.lower, names), code))
@@ -201,7 +202,8 @@ class Dialogue:
 
     @property
     def text_hash(self) -> str:
-        """Hash of the roles and contents of all turns, exactly as they are."""
+        """Hash of the roles and contents of all turns. In contrast to ``chat_hash``, it changes
+        with white space and empty turns."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:

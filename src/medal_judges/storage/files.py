@@ -192,7 +192,8 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     others wait for it.
 
     Args:
-        build: Fills a temporary folder, which then becomes ``folder``.
+        build: Called with the path of a temporary folder, which it fills. That folder then becomes
+            ``folder``.
     """
     if folder.is_dir():
         return folder

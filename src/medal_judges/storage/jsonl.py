@@ -292,6 +292,8 @@ class Journal:
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
         """Appends one JSON line for each of ``records``. If that fails, the file stays unchanged.
 
+        A half-written last line is removed before. The first line of the file also gets ``run``.
+
         Args:
             records: Dicts, or objects with ``to_record``.
             sync: Whether to wait until the lines are on the disk. Without it, a power cut can lose

@@ -213,7 +213,8 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
 
 def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
-    """Returns the columns of one kind as a table, with the right type for each column.
+    """Returns the columns of one kind as a table, with the right type for each column. Optional
+    columns without a value are left out.
 
     Args:
         kind: Kind of the columns: ``scores``, ``interval`` or another of _KINDS.

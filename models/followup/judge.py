@@ -27,7 +27,7 @@ from medal_judges.models.base.judge import (
     as_judgement,
 )
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
-from medal_judges.models.llm.cost import Usage, sum_usage_records, sum_usages
+from medal_judges.models.llm.cost import Usage, sum_to_record, sum_usage_records
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -214,7 +214,7 @@ def _common_or_all_follow_ups(runs: Sequence[_Run]) -> FollowUpSelection:
     return FollowUpSelection(
         indices=tuple(sorted(common or every_index)),
         empty=not common,
-        usage=sum_usages(chain.from_iterable(run.usages for run in runs)),
+        usage=sum_to_record(chain.from_iterable(run.usages for run in runs)),
         failure=failure,
         transient=any(run.answer.transient for run in runs),
     )
@@ -543,7 +543,7 @@ class FollowUpJudge(Judge):
         return as_judgement(
             results,
             explanation=f"likeliest follow-ups: {texts}",
-            usage=sum_usages([likelihood_usage(request.tokens, likelihoods)]),
+            usage=sum_to_record([likelihood_usage(request.tokens, likelihoods)]),
         )
 
     def _dimension_score(

@@ -24,15 +24,16 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of the answer of ``model`` (its name) to ``request``: a hash of
-    both."""
+    """Returns the cache key of an answer: a hash of the model's name ``model`` and of all fields of
+    ``request``."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class AnswerCache:
-    """A cache of answers in the SQLite file ``path``, for several processes and threads at once."""
+    """A cache of answers in the SQLite file ``path``, which several processes and threads may use
+    at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,8 +48,7 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns the cached answers: key -> answer. A key of ``keys`` without an answer is
-        missing.
+        """Returns key -> cached answer, for those of ``keys`` that have an answer in the cache.
 
         Raises:
             SourceError: The file cannot be read.

@@ -45,8 +45,9 @@ class TokenSequence:
     """The token ids of a chat and of the text after it whose likelihood is computed.
 
     Attributes:
-        ids: All token ids, in order.
-        start: The index of the first token whose log-probability is computed, at least 1.
+        ids: The token ids of the chat, then of the text.
+        start: The index in ``ids`` of the first token of the text, at least 1. The log-probability
+            is computed from this token on.
     """
 
     ids: tuple[int, ...]
@@ -56,13 +57,15 @@ class TokenSequence:
 class ChatTemplate:
     """Renders chats as text or token ids with the chat template of a tokenizer.
 
+    Only ``tokenizer`` is given. The other attributes are found out from it.
+
     Attributes:
         tokenizer: A tokenizer of transformers.
         source: The Jinja text of the template, or None if the tokenizer has none.
         system: How system messages are shown. ``native``: by the template. ``folded``: at the
             beginning of the first user turn. ``transcript``: there is no template, so a chat is
             rendered as lines such as ``User: Hi``.
-        alternates: Whether the template requires that user and assistant alternate.
+        alternates: Whether the template requires that user and assistant turns alternate.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -106,26 +109,26 @@ class ChatTemplate:
     def prefix_ids(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Returns the token ids of a chat up to the beginning of its next turn, with the header of
-        that turn.
+        """Returns the token ids of a chat and of the header of its next turn, such as
+        ``<|im_start|>assistant``.
 
         Args:
             messages: The chat before the next turn.
             role: Who speaks in the next turn.
-            prefill: Text with which the next turn already begins.
+            prefill: Text with which the next turn already begins. It follows the header.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """Returns the text of a chat up to the beginning of its next turn, with the header of that
-        turn.
+        """Returns the text of a chat and the header of its next turn, such as
+        ``<|im_start|>assistant``.
 
         Args:
             messages: The chat before the next turn.
             role: Who speaks in the next turn.
-            prefill: Text with which the next turn already begins.
+            prefill: Text with which the next turn already begins. It follows the header.
         """
         return self._around(tuple(messages), role, prefill.strip())[0]
 
@@ -182,13 +185,15 @@ class ChatTemplate:
     def _render_around(
         self, messages: tuple[Message, ...], role: ChatRole, prefill: str
     ) -> tuple[str, str, str]:
-        """Returns what surrounds the content of a turn: (text before it, the space that separates
-        them or an empty string, text after it).
+        """Returns the text that the template writes before and after the content of a turn.
 
         Args:
             messages: The chat before the turn.
             role: Who speaks in the turn.
             prefill: The beginning of the turn, which becomes part of the text before.
+
+        Returns:
+            (text before the content, space or empty string to put between, text after the content).
 
         Raises:
             ConfigError: The template drops a last turn by ``role``.
@@ -319,7 +324,8 @@ class TokenModel(LanguageModel):
             that always think, otherwise 0.
 
     Raises:
-        ConfigError: ``thinking`` is above 0, but the chat template has no block of thoughts.
+        ConfigError: ``thinking`` is above 0, but the chat template has no block for thoughts
+            (``</think>``).
     """
 
     def __init__(
@@ -365,7 +371,8 @@ class TokenModel(LanguageModel):
 
         Args:
             prompts: The token ids of each prompt.
-            requests: The request of each prompt, with its token limit and sampling settings.
+            requests: The request of each prompt, with its sampling settings. ``max_tokens``
+                includes the tokens of thinking.
         """
 
     def count_tokens(self, messages: Sequence[Message]) -> int:

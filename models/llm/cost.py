@@ -91,9 +91,9 @@ def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float
     return total
 
 
-def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
-    """Adds up ``usages`` and returns key -> sum, such as ``{"tokens": 15, "input_tokens": 12,
-    ...}``."""
+def sum_to_record(usages: Iterable[Usage]) -> dict[str, float]:
+    """Returns the sum of ``usages`` as key -> number, such as ``{"tokens": 15, "input_tokens": 12,
+    "output_tokens": 3, ...}``. ``tokens`` is input and output together."""
     records = []
     for usage in usages:
         records.append(
@@ -103,8 +103,11 @@ def sum_usages(usages: Iterable[Usage]) -> dict[str, float]:
 
 
 def usage_text(usage: Mapping[str, float]) -> str:
-    """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012". Returns an empty
-    string if no language model was asked."""
+    """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012".
+
+    Args:
+        usage: Key -> number, as in ``Usage.to_record``. Without input tokens the text is empty.
+    """
     if not usage.get("input_tokens"):
         return ""
     read, written = usage["input_tokens"], usage["output_tokens"]
@@ -141,9 +144,9 @@ class PriceFile(Config):
     """A file of list prices.
 
     Attributes:
-        models: Model name -> its price on any server.
-        servers: Host name -> model name -> its price on this server. A host name is, for example,
-            ``api.openai.com``.
+        models: Model name -> its price on any server. It takes precedence over ``servers``.
+        servers: Host name -> model name -> its price on this server only. A host name is, for
+            example, ``api.openai.com``.
     """
 
     models: Mapping[str, Price] = {}
@@ -165,8 +168,12 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """Returns the prices in the YAML file ``path``, the user's own or a shipped one. Raises
-    ConfigError if the file cannot be read or a field is wrong."""
+    """Returns the prices in the YAML file ``path``, which may be the name of a shipped file such as
+    ``prices``.
+
+    Raises:
+        ConfigError: The file cannot be read, or a field is wrong.
+    """
     return build_config(PriceFile, read_yaml(path), where=path)
 
 
@@ -175,11 +182,11 @@ class CostEstimate:
     """An upper bound on the cost of requests that are not sent yet.
 
     Attributes:
-        requests: The number of requests.
-        kept: The number of answers that are already in the cache and cost nothing.
-        input: Tokens of all prompts.
-        output: The maximum number of tokens of all answers.
-        money: The price in US dollars, or None if it is unknown.
+        requests: The number of requests to send, without ``kept``.
+        kept: The number of further requests whose answers are in the cache and cost nothing.
+        input: Tokens of the prompts of all ``requests``.
+        output: The maximum number of tokens of their answers.
+        money: The price of ``input`` and ``output`` in US dollars, or None if it is unknown.
         api: Whether the requests go to a server.
     """
 
@@ -192,14 +199,19 @@ class CostEstimate:
 
 
 class CostLimitError(MedalError):
-    """The next request could exceed the cost limit. The answers so far are in the cache."""
+    """A run ends because its next request could exceed the cost limit. The answers so far are in
+    the cache."""
 
     exit_code = 4
 
 
 class BudgetExceeded(Exception):
-    """The highest possible price of a request is more than what remains of the cost limit, and no
-    other request is running."""
+    """A request cannot be sent, because its highest possible price exceeds what is left of the cost
+    limit.
+
+    No other request is running that could cost less than was reserved for it and so leave more. A
+    model reports this to its caller as CostLimitError.
+    """
 
 
 class CostLimiter:
@@ -221,11 +233,12 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def reserve(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars for a request until ``settle`` is called. Waits while the
-        limit has too little left.
+        """Reserves ``highest`` US dollars for a request until ``settle`` is called. While the limit
+        has too little left, waits for running requests to settle.
 
         Raises:
-            BudgetExceeded: The limit has too little left, and no other request is running.
+            BudgetExceeded: The limit has too little left, and no request is running that could
+                settle.
             ConfigError: There is a limit, and this limiter was created in another process.
         """
         if self.limit is not None and os.getpid() != self._process:

@@ -82,8 +82,8 @@ class TokenChoice:
     Attributes:
         text: The token.
         logprob: The log-probability of the token.
-        alternatives: Likely token at this position -> its log-probability. Empty if the server
-            reports none.
+        alternatives: Likely token at this position, ``text`` included -> its log-probability. Empty
+            if the server reports no other token.
     """
 
     text: str
@@ -96,13 +96,14 @@ class Completion:
     """The answer of a language model to a request.
 
     Attributes:
-        text: The answer, without the prompt.
+        text: The answer, without the prompt. Empty if there is none.
         finish: ``stop`` (ended by the model), ``length`` (cut at ``max_tokens``) or ``failed`` (no
             answer).
         failure: Why there is no answer, or a note that the answer was truncated. None for a valid
             answer.
         enforced: Whether the backend enforced the JSON schema of the request.
-        tokens: The tokens with log-probabilities, if requested and reported.
+        tokens: The tokens of ``text`` with log-probabilities, if the request has ``top_logprobs``
+            and the server reports them.
         usage: The tokens, time and money that the request took.
         transient: Whether the same request may succeed later, for example after a time-out.
     """
@@ -264,7 +265,8 @@ class LanguageModel(ABC):
         return None
 
     def max_output_tokens(self, request: ChatRequest) -> int:
-        """Returns the maximum number of output tokens of the answer to ``request``."""
+        """Returns the maximum number of output tokens for ``request``, including reasoning that a
+        server bills."""
         return request.max_tokens
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
@@ -272,10 +274,11 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the tokens that the model reads to compute ``likelihoods``.
+    """Returns how many tokens the model reads to compute ``likelihoods``, as the ``input`` of a
+    Usage.
 
     Args:
-        prompt: The number of tokens of the prompt that all scored texts share.
+        prompt: The number of tokens of the prompt that all scored texts share. It counts once.
     """
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
@@ -327,8 +330,8 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
 
     Args:
         turns: The maximum number to drop. It is returned if nothing fits.
-        fits: Returns whether the dialogue fits after dropping that many turns. Must stay true for
-            larger numbers.
+        fits: Takes a number of dropped turns, and returns whether the rest fits. If a number fits,
+            all larger numbers must fit too.
     """
     low, high = 0, turns  # by bisection
     if fits(0):
@@ -360,7 +363,7 @@ def first_kept_index(
 
 
 def strict_object_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the JSON schema of an object with exactly these fields, as OpenAI's strict mode needs
+    """Returns the JSON schema of an object with exactly ``fields``, as OpenAI's strict mode needs
     it.
 
     Args:

@@ -108,7 +108,8 @@ class RequestError(Exception):
 
 
 def safe_line(text: object) -> str:
-    """Returns ``text`` (an error message of a server) as one short line without API keys."""
+    """Returns ``text`` (an error message of a server) as one line of at most 300 characters,
+    without API keys."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
@@ -204,7 +205,7 @@ def require_address(base_url: str) -> None:
 
 def read_and_hide_key(variable: str) -> str:
     """Returns the API key in the environment variable ``variable``, and hides it in all later
-    messages.
+    messages. Returns an empty string if the variable is not set.
 
     Raises:
         ConfigError: The key cannot be sent in an HTTP header.
@@ -502,7 +503,9 @@ class RemoteModel(LanguageModel):
         while True:
             body = chat_body(self.config, request, limit, self.dropped)
             try:
-                completion = await self._send(client, request, body, highest)
+                completion = await self._send_within_limit(
+                    client, request, body, highest
+                )
                 self._answered = True
                 break
             except RequestError as failure:
@@ -538,7 +541,7 @@ class RemoteModel(LanguageModel):
             completion = replace(completion, failure=reason)
         return completion.with_usage(seconds=time.perf_counter() - start)
 
-    async def _send(
+    async def _send_within_limit(
         self,
         client: AsyncOpenAI,
         request: ChatRequest,
@@ -626,8 +629,8 @@ def chat_body(
     Args:
         config: The settings of the model.
         limit: The maximum number of output tokens.
-        dropped: The fields to leave out, because the server refuses them, such as ``{"seed"}``.
-            ``system`` moves system messages into the first user turn.
+        dropped: The fields to leave out, because the server refuses them, such as ``{"seed"}``. The
+            name ``system`` moves system messages into the first user turn.
     """
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
@@ -695,7 +698,8 @@ CUT = {"length", "max_tokens", "model_length"}
 
 
 def valid_or_none(value: object, handler: Callable[[object], Any]) -> Any:
-    """Returns ``value`` as validated by ``handler`` (of pydantic), or None if it is not valid."""
+    """Returns ``value`` as validated by ``handler``, or None if it is not valid. ``handler`` is
+    pydantic's validation of the field."""
     try:
         return handler(value)
     except ValidationError:
@@ -805,7 +809,7 @@ def _failure_reason(message: _Message, text: str, end: str) -> str:
 
     Args:
         message: The message with the answer, as the server sent it.
-        text: The text of the answer.
+        text: The content of ``message``, or an empty string.
         end: The finish reason in lower case, such as ``stop``.
     """
     if message.refusal:

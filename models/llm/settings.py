@@ -143,8 +143,8 @@ def llm_config(setting: object) -> LLMConfig:
     """Returns the checked settings of the language model that ``setting`` names.
 
     Args:
-        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, or a mapping such as
-            ``{"model": "openai:gpt-4.1-mini", "timeout": 60}``.
+        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, a mapping such as ``{"model":
+            "openai:gpt-4.1-mini", "timeout": 60}``, or a settings object, which is returned.
 
     Raises:
         ConfigError: The backend is unknown, or a setting is wrong.

@@ -101,6 +101,9 @@ class AnswerField:
 class Answer:
     """The score of one dimension, as read from the answer of a language model.
 
+    With a score, ``value`` and ``step`` are set, otherwise ``reason``. ``chances`` and ``mass`` are
+    added later, from the model's log-probabilities.
+
     Attributes:
         value: The score on the scale that the prompt asks for, or None if it could not be read.
         reason: Why the score could not be read, such as ``7 is outside the scale 1 to 5``.
@@ -111,8 +114,9 @@ class Answer:
         span: The (start, end) of the score in the answer, in characters. None if unknown.
         chances: The probability of each rating that the model may give, lowest rating first. They
             add up to 1. None if unknown.
-        mass: The sum of the ratings' probabilities before they were normalised.
-        repeats: The score in each answer, if the same question was asked several times.
+        mass: The sum of the ratings' probabilities before they were normalised to ``chances``.
+        repeats: The score in each answer, if the same question was asked several times. Otherwise
+            empty.
     """
 
     value: float | None = None
@@ -151,7 +155,7 @@ def read_answers(
             raise UnreadError(completion.failure or "no answer")
         if len(text) > MOST_CHARACTERS:
             raise UnreadError(f"an answer of {len(text)} characters")
-        return _read_text(text, fields, shape, enforced=completion.enforced)
+        return _parse_scores(text, fields, shape, enforced=completion.enforced)
     except UnreadError as error:
         reason = str(error)
     if is_cut:
@@ -159,7 +163,7 @@ def read_answers(
     return {field.name: Answer(reason=reason) for field in fields}
 
 
-def _read_text(
+def _parse_scores(
     text: str, fields: Sequence[AnswerField], shape: AnswerShape, *, enforced: bool
 ) -> dict[str, Answer]:
     """Reads the score of each dimension from ``text``, which is JSON or has lines with a score,
@@ -199,7 +203,7 @@ def _read_text(
             answers[field.name] = Answer(reason=str(error))
             continue
         span = _number_span(text, begin, path)
-        answers[field.name] = _to_answer(number, field, step, comment, span)
+        answers[field.name] = _to_checked_answer(number, field, step, comment, span)
     return answers
 
 
@@ -210,7 +214,7 @@ def parse_json(text: str) -> Any:
     """Returns the JSON value in ``text``, which may be in a code fence.
 
     Raises:
-        ValueError: There is other text, NaN or Infinity, or one key with two values.
+        ValueError: The text is not JSON alone, or has NaN, Infinity or one key with two values.
     """
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")
@@ -311,7 +315,8 @@ def _normalise_key(key: str) -> str:
 def _read_score_lines(
     text: str, begin: int, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Reads the scores from an answer with lines such as ``Score: 4``.
+    """Reads the scores from an answer with lines such as ``Score: 4``, or with a sentence if
+    ``shape`` allows ``prose``.
 
     Args:
         text: The answer, which is not JSON.
@@ -346,7 +351,7 @@ def _read_score_lines(
             answers[field.name] = Answer(reason=str(error))
             continue
         number = float(match["number"])
-        answers[field.name] = _to_answer(
+        answers[field.name] = _to_checked_answer(
             number, field, step, comment, match.span("number")
         )
     return answers
@@ -356,7 +361,8 @@ def _read_score_lines(
 def _score_line_pattern(
     names: tuple[str, ...], is_label_optional: bool
 ) -> re.Pattern[str]:
-    """Returns the pattern of a score line such as ``Score: 4`` or ``**Score:** 4/5``.
+    """Returns the pattern of a score line such as ``Score: 4`` or ``**Score:** 4/5``. Its groups
+    are ``number`` (4) and ``top`` (5).
 
     Args:
         names: The labels that may come before the colon, such as ``score``.
@@ -385,7 +391,7 @@ def _find_score_line(
 
     Args:
         lines: A match for each line of the answer that is not empty.
-        quotation: The beginning of the answer, for error messages.
+        quotation: The beginning of the answer, to quote in an error message.
         shape: How the prompt asked the model to write its score.
         is_only: Whether the answer is about this dimension alone, so that the score needs no label.
 
@@ -432,7 +438,7 @@ def _find_prose_score(
     return match
 
 
-def _to_answer(
+def _to_checked_answer(
     value: Any,
     field: AnswerField,
     step: Step,
@@ -477,8 +483,8 @@ def snippet(text: str) -> str:
 
 
 def answer_start(text: str) -> int:
-    """Returns the index in ``text`` at which the answer begins, after a block of reasoning such as
-    ``<think>...</think>``.
+    """Returns the index in ``text`` at which the answer begins: after a block of reasoning such as
+    ``<think>...</think>``, or 0 if there is none.
 
     Raises:
         UnreadError: The reasoning does not end, or nothing follows it.
@@ -501,7 +507,8 @@ def answer_start(text: str) -> int:
 
 
 def without_thinking(text: str) -> str:
-    """Returns ``text`` after its reasoning, or an empty text if the reasoning does not end."""
+    """Returns ``text`` without the reasoning at its beginning, or an empty string if the reasoning
+    does not end."""
     try:
         return text[answer_start(text) :].strip()
     except UnreadError:

@@ -15,7 +15,7 @@ import numpy as np
 from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
-from medal_judges.models.llm.cost import sum_usage_records, sum_usages
+from medal_judges.models.llm.cost import sum_to_record, sum_usage_records
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     LanguageModel,
@@ -66,20 +66,24 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """What a prompt shows of one dialogue.
 
+    ``prompt_view`` sets the fields up to ``last_judged``, and ``left_out``. The others are set
+    later, while the prompts are made.
+
     Attributes:
         turns: The turns to show. None marks a gap where turns are left out.
         response: The turn to score, if the prompt shows it separately from ``turns``.
         id: The dialogue's id.
         lang: The dialogue's language, such as ``de``.
         last_judged: Whether the last of ``turns`` is the turn to score.
-        start: How many of the oldest ``turns`` are dropped to fit the model's context.
+        start: How many of the oldest entries were removed from ``turns`` to fit the model's
+            context.
         left_out: How many turns the judge's setting ``context`` leaves out. ``last_40`` leaves out
             the first 60%.
         shortened: How many long turns are replaced by summaries.
         rendered: Index of a question -> its chat messages.
         usage: The tokens and costs of the summaries, such as ``{"input_tokens": 900.0}``.
         failure: Why the dialogue cannot be scored, or None.
-        transient: Whether the failure is transient, so that a retry may succeed.
+        transient: Whether ``failure`` is transient, so that a retry may succeed.
     """
 
     turns: list[Turn | None]
@@ -103,7 +107,8 @@ class PromptQuestion:
     Attributes:
         index: The question's index in ``PromptBuilder.questions``.
         dimensions: The dimensions that the question is about.
-        fields: The score that the answer should contain for each of these dimensions.
+        fields: The score that the answer should contain for each of ``dimensions``, in the same
+            order.
     """
 
     index: int
@@ -209,7 +214,7 @@ class PromptBuilder:
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits of all texts that can be sent."""
+        """A hash of 12 hex digits of all texts that can be sent to the model."""
         chosen = [self.variant, self.layout, self.answer.model_dump()]
         return content_hash([self.prompt.hash, chosen])
 
@@ -580,7 +585,8 @@ def summarise_long_turns(
 ) -> None:
     """Replaces long assistant turns of long dialogues by summaries that ``llm`` writes.
 
-    If a summary fails, the ``failure`` of the dialogue's view says why.
+    A long turn has more than 200 words, a long dialogue more than 3,000. If a summary fails, the
+    ``failure`` of the dialogue's view says why.
 
     Args:
         views: What the prompts show of the dialogues. Their turns are replaced.
@@ -601,7 +607,7 @@ def summarise_long_turns(
         return
     answers = llm.chat(requests)
     for (view, index), answer in zip(places, answers, strict=True):
-        view.usage = sum_usage_records([view.usage, sum_usages([answer.usage])])
+        view.usage = sum_usage_records([view.usage, sum_to_record([answer.usage])])
         view.shortened += 1
         if answer.finish == "stop" and answer.text.strip():
             view.turns[index] = Turn("assistant", answer.text.strip())
@@ -612,8 +618,8 @@ def summarise_long_turns(
 
 
 def _turns_to_summarise(view: PromptView) -> list[tuple[int, Turn]]:
-    """Returns (index, turn) for each long assistant turn of ``view``, or nothing if the dialogue is
-    short."""
+    """Returns (index, turn) for each assistant turn of ``view`` with more than 200 words, or
+    nothing if the dialogue has at most 3,000."""
     total = 0
     long_turns = []
     for index, turn in enumerate(view.turns):

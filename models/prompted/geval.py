@@ -10,7 +10,7 @@ from typing import Literal
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, as_judgement
 from medal_judges.models.batching import chunks
-from medal_judges.models.llm.cost import Usage, sum_usages
+from medal_judges.models.llm.cost import Usage, sum_to_record
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.judge import BasePromptedConfig, BasePromptedJudge
@@ -111,8 +111,8 @@ class GEvalJudge(BasePromptedJudge):
         rating.
 
         Returns:
-            (answer, usage, False) for each request and each of ``dimensions``, in order. False
-                means that no failure is transient.
+            (answer, usage, whether a failure is transient) for each request and each of
+                ``dimensions``, in order. The last value is always False on this machine.
         """
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
@@ -153,7 +153,8 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns the probability of each rating, as a server reports it with its answer.
+    """Reads the probability of each rating from the alternatives that a server reports with its
+    answer.
 
     Args:
         completion: The answer, with the alternatives to each token.
@@ -225,6 +226,6 @@ class GPTScoreJudge(BasePromptedJudge):
                     distribution = [1 - chance, chance]
                 score = dimension.from_unit(chance)
                 results[name] = DimensionScore(score, distribution, {"raw": raw})
-            usage = sum_usages(usage for _, usage in row.values())
+            usage = sum_to_record(usage for _, usage in row.values())
             judgements.append(as_judgement(results, usage=usage))
         return judgements

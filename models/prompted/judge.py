@@ -14,7 +14,7 @@ from pydantic import Field
 from medal_judges.config import Config, build_config
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.batching import chunks
-from medal_judges.models.llm.cost import Usage, sum_usage_records, sum_usages
+from medal_judges.models.llm.cost import Usage, sum_to_record, sum_usage_records
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -119,8 +119,8 @@ class BasePromptedJudge(Judge):
 
     Args:
         config: The settings.
-        answer_tokens: The maximum number of tokens of an answer, at most half of the model's
-            context.
+        answer_tokens: The maximum number of tokens of an answer. It is lowered to half of the
+            model's context if it is larger.
         prompt_tokens: The maximum number of tokens of a prompt. None is the context without the
             answer.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
@@ -259,9 +259,9 @@ class BasePromptedJudge(Judge):
                 fence=config.fence,
             )
         for request in requests:
-            self._fit_prompts(request)
+            self._drop_turns_to_fit(request)
 
-    def _fit_prompts(self, request: ScoreRequest) -> None:
+    def _drop_turns_to_fit(self, request: ScoreRequest) -> None:
         """Drops the oldest turns of a dialogue until all prompts about it fit the model's context.
 
         Args:
@@ -410,7 +410,7 @@ class BasePromptedJudge(Judge):
             self.ratings,
             expected=self.scores_expected,
         )
-        return replace(judgement, usage=sum_usages(usages), transient=transient)
+        return replace(judgement, usage=sum_to_record(usages), transient=transient)
 
     @abstractmethod
     def _score_fitting_requests(
@@ -483,6 +483,9 @@ class PromptedConfig(BasePromptedConfig):
 @dataclass(slots=True)
 class _AskedQuestion:
     """A question that was sent, with its answers.
+
+    ``owner``, ``question`` and ``chat`` are given. The other fields are filled once the model has
+    answered.
 
     Attributes:
         owner: The index in the batch of the dialogue that the question is about.
@@ -569,7 +572,8 @@ class PromptedJudge(BasePromptedJudge):
     def _ask_questions(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_AskedQuestion]:
-        """Asks the questions about all ``requests``, and returns each question with its answers.
+        """Asks the questions on ``dimensions`` about all ``requests``, and returns each question
+        with its answers.
 
         Each question is sent ``config.repeats`` times, and returned as many times.
         """

@@ -171,7 +171,7 @@ class Prompt(Config):
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits of all texts that can be sent."""
+        """A hash of 12 hex digits of all texts that can be sent to the model."""
         return content_hash(self.model_dump(exclude={"name", "source"}))
 
 
@@ -259,8 +259,9 @@ def transcript(
 # marks would also work, but would separate prompts that share their beginning.
 
 
-def escape_line(text: str) -> str:
-    """Returns ``text`` on one line, with tags escaped and without invisible characters."""
+def sanitise_line(text: str) -> str:
+    """Returns ``text`` on one line, without invisible characters and with tags escaped: ``<user>``
+    becomes ``&lt;user>``."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
@@ -269,7 +270,7 @@ def fence_text(mark: str, text: str) -> str:
 
     Tags in the text itself are escaped.
     """
-    return f"<{mark}>{escape_line(text)}</{mark}>"
+    return f"<{mark}>{sanitise_line(text)}</{mark}>"
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:

@@ -47,9 +47,8 @@ class Ratings:
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
         """Returns the whole numbers on the scale of ``dimension`` as ratings, such as 1 to 5.
 
-        Not every scale has whole numbers that suit: more than eleven, negative or fractional ends,
-        or a continuous [0, 1] do not. Then the ratings are 1 to ``points``, evenly spaced over the
-        scale.
+        If the scale has more than eleven whole numbers, a negative or fractional end, or is a
+        continuous [0, 1], returns 1 to ``points`` instead, evenly spaced over the scale.
         """
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
@@ -69,7 +68,7 @@ class Ratings:
         ``dimension``.
 
         If ``scale`` has more than eleven whole numbers, or fewer than two, returns eleven evenly
-        spaced numbers (0, 10, ... 100).
+        spaced numbers, such as 0, 10, ... 100 for (0, 100).
 
         Args:
             scale: The (lowest, highest) score that the prompt asks for.
@@ -108,8 +107,8 @@ class Ratings:
         return Answer(reason=why)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns the mean and the standard deviation of the score, where ``chances`` are the
-        ratings' probabilities."""
+        """Returns the mean and the standard deviation of the score, where ``chances`` has the
+        probability of each of ``values``, in order."""
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -123,7 +122,8 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with the probability of each rating, computed from log-probabilities.
+    """Returns ``answer`` with the probability of each rating in ``chances``, computed from
+    log-probabilities.
 
     Args:
         logprobs: The log-probability of the text of each rating, lowest rating first. The

@@ -125,7 +125,7 @@ class EncoderDecoderModel(LanguageModel):
         """Returns (token ids for the decoder, index of the first scored token).
 
         Args:
-            continuation: The text to score, after its prefill.
+            continuation: The text to score and its ``prefill``, the unscored beginning of the turn.
 
         Raises:
             ConfigError: The text is empty.

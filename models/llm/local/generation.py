@@ -40,8 +40,8 @@ class GeneratedAnswer(NamedTuple):
     Attributes:
         ids: The token ids of the answer.
         ended: Whether the model itself ended the answer, before the token limit.
-        cached: How many tokens at the beginning of the prompt were not computed, because another
-            prompt of the batch has the same.
+        cached: How many tokens at the beginning of the prompt were copied from another prompt of
+            the batch that begins with the same tokens.
     """
 
     ids: list[int]
@@ -57,6 +57,8 @@ def prompt_batches(
 ) -> Iterator[list[int]]:
     """Yields batches of prompts as lists of indices into ``prompts``. The prompts of a batch have
     the same ``max_tokens``.
+
+    Prompts with the same beginning follow each other, and groups with long prompts come first.
 
     Args:
         model: The network. If its architecture is not tested, each batch has one prompt.
@@ -95,8 +97,10 @@ def generate_batch(
 
     Args:
         prompts: The token ids of each prompt.
-        requests: The request of each prompt, with its sampling settings and JSON schema.
-        thinks: Whether the model thinks first. If so, the schema applies after the thoughts.
+        requests: The request of each prompt, with its sampling settings and JSON schema. All have
+            the same ``max_tokens``.
+        thinks: Whether the model thinks before it answers. If so, the schema applies after the
+            thoughts.
     """
     pad = tokenizer.pad_token_id
     if pad is None:
@@ -135,7 +139,8 @@ def generate_batch(
 
 
 def end_token_ids(model: PreTrainedModel) -> list[int | None]:
-    """Returns the ids of the tokens that end an answer, from the generation config of ``model``."""
+    """Returns the ids of the tokens that end an answer, from the generation config of ``model``.
+    Returns ``[None]`` if the config names none."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
 
@@ -152,8 +157,8 @@ def _logits_processors(
     Args:
         tokenizer: The tokenizer of the model.
         requests: The request of each row of the batch.
-        begin: The column at which the answers begin.
-        thinks: Whether the model thinks first.
+        begin: The column at which the answers begin, after the padded prompts.
+        thinks: Whether the model thinks before it answers.
     """
     processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
@@ -170,11 +175,11 @@ def _logits_processors(
 
 
 class Inputs(NamedTuple):
-    """A batch for ``generate`` of transformers.
+    """The inputs of ``generate`` of transformers for a batch of prompts, one prompt in each row.
 
     Attributes:
         ids: [rows, columns] token ids, padded.
-        mask: [rows, columns] attention mask.
+        mask: [rows, columns] attention mask: 1 for tokens, 0 for padding.
         cache: The key-value cache of the beginnings that prompts share, or None if they share none.
         cached: How many tokens of each row were copied from another row's computation.
     """
@@ -238,11 +243,13 @@ def prepare_cached_inputs(
 def _group_by_beginning(
     prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
 ) -> list[list[int]]:
-    """Returns groups of ``indices`` of prompts that begin with the same tokens.
+    """Divides ``indices`` of prompts into groups whose prompts begin with the same tokens, and
+    returns the groups.
 
     Args:
         prompts: The token ids of each prompt.
-        shortest: The minimum number of tokens that neighbours in a group share.
+        shortest: The minimum number of tokens that neighbours in a group share. They also share at
+            least half of the shorter prompt.
     """
     groups: list[list[int]] = []
     before: Sequence[int] = ()
@@ -260,8 +267,8 @@ def _group_by_beginning(
 def shareable_prefix_length(prompts: Prompts) -> int:
     """Returns how many tokens at the beginning of all ``prompts`` are equal.
 
-    The last token of the shortest prompt never counts, so that each prompt keeps a token of its
-    own.
+    The last token of the shortest prompt never counts, because the model needs at least one token
+    of each prompt that is not in the cache.
     """
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
@@ -283,9 +290,11 @@ def _pad_left(
 
 
 class SeededSampling(LogitsProcessor):
-    """A logits processor that adds seeded random noise, so that the most likely token is a sample.
+    """A logits processor that lets greedy decoding draw a sample, by adding seeded random noise to
+    the logits.
 
-    ``generate`` must decode greedily: it takes that token.
+    After it, the token with the highest logit is the sample. So ``generate`` must not sample
+    itself.
 
     Args:
         requests: The request of each row, with temperature, ``top_p`` and seed.
@@ -349,7 +358,7 @@ class Penalties(LogitsProcessor):
 class GrammarMask(LogitsProcessor):
     """A logits processor that restricts each row to JSON of its schema, followed by the end token.
 
-    Create a new object for each call of ``generate``.
+    Create a new object for each call of ``generate``, because it keeps the state of every row.
 
     Args:
         tokenizer: The tokenizer of the model.

@@ -42,14 +42,14 @@ class Tree:
     """A prefix tree (trie) of token sequences. Each node is a token, stored once for all sequences
     that share it.
 
-    The first ``base`` nodes are the longest prefix (tokens before the scored part) of a sequence.
-    The other nodes follow, each after its parent.
+    The first ``base`` nodes are the longest prefix (tokens before the scored part) among the
+    sequences. The other nodes follow, each after its parent.
 
     Attributes:
         base: The number of nodes of the longest prefix.
         tokens: The token id of each node.
         parents: The index of each node's parent, or -1 for the first token of a sequence.
-        depths: The position of each node in its sequence.
+        depths: The position of each node in its sequence, counted from 0.
         paths: For each sequence, the indices of its nodes, in order.
     """
 
@@ -98,7 +98,8 @@ def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
 
     Args:
         tree: The prefix tree. The nodes of its longest prefix are in no list.
-        limit: The approximate number of nodes in a list.
+        limit: The intended maximum number of nodes in a list. A subtree that is larger is one list,
+            because it is never split.
     """
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
@@ -129,7 +130,8 @@ def score_as_tree(
         model: A causal language model with eager or SDPA attention.
         sequences: The token ids of each sequence, with the start of its scored part.
         joint: Whether to sum the log-probabilities of each prefix too.
-        limit: The approximate number of tokens in a forward pass. None depends on the device.
+        limit: The approximate number of tokens in a forward pass. None is 512 on a CPU and 8192 on
+            a GPU.
 
     Returns:
         A list with the log-probabilities [scored tokens] of each sequence, and a list with the sum
@@ -148,7 +150,9 @@ def score_as_tree(
         ends = [*scored_spine[LOGIT_ROWS::LOGIT_ROWS], tree.base]
         for start, end in pairwise([0, *ends]):
             nodes = range(start, end)
-            read, cache = _run_on_nodes(model, nodes, tree, scored_children, cache)
+            read, cache = _compute_child_logprobs(
+                model, nodes, tree, scored_children, cache
+            )
             logprobs |= read
         for packed in split_into_passes(tree, limit):
             if scored_children.keys().isdisjoint(packed):
@@ -156,7 +160,7 @@ def score_as_tree(
             depths = torch.tensor(tree.depths, device=model.device)[None, packed]
             masks = _attention_mask(tree, packed, model)
             inputs = {"position_ids": depths, "attention_mask": masks}
-            read, cache = _run_on_nodes(
+            read, cache = _compute_child_logprobs(
                 model, packed, tree, scored_children, cache, **inputs
             )
             logprobs |= read
@@ -197,7 +201,7 @@ def _first_scored_index(sequence: TokenSequence, joint: bool) -> int:
     return sequence.start
 
 
-def _run_on_nodes(
+def _compute_child_logprobs(
     model: PreTrainedModel,
     nodes: Sequence[int],
     tree: Tree,
@@ -386,10 +390,11 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether batches and shared prefixes were tested with a model's architecture.
+    """Returns whether batches and shared prefixes were tested with a model's architecture and its
+    attention.
 
     Args:
-        config: The model's config. Its attention implementation must be eager or SDPA too.
+        config: The model's config. With another attention than eager or SDPA the result is False.
     """
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
@@ -399,8 +404,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
     """Returns whether a prefix of several prompts can be computed once for all of them.
 
     Args:
-        config: The model's config. It must have a tested architecture, no sliding windows, and no
-            rotary scaling that depends on the sequence length.
+        config: The model's config. The result is True only for a tested architecture without
+            sliding windows and without rotary scaling that depends on the sequence length.
     """
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}

@@ -266,8 +266,8 @@ class VllmModel(TokenModel):
 
         Args:
             read_cache: Whether to use vLLM's prefix cache.
-            joint: Whether to compute the log-probability of each prefix too. Only without
-                ``read_cache``.
+            joint: Whether to compute the log-probability of each prefix too. With ``read_cache`` it
+                never is, because vLLM returns none for cached tokens.
         """
         params = scoring_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
@@ -283,7 +283,8 @@ class VllmModel(TokenModel):
 
 
 def answer_ids(output: Any) -> Sequence[int]:
-    """Returns the token ids of the answer in vLLM's ``output``, without the token that ends it."""
+    """Returns the token ids of the answer in ``output`` (a RequestOutput of vLLM), without the
+    token that ends it."""
     answer = output.outputs[0]
     ids: Sequence[int] = answer.token_ids
     return ids[:-1] if answer.finish_reason == "stop" else ids

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from medal_judges.models.prompted.prompt import (
-    escape_line,
     fence_dialogue,
     fence_note,
+    sanitise_line,
 )
 from medal_judges.records.dialogue import Dialogue, Turn
 
@@ -64,7 +64,7 @@ def test_a_turn_stays_one_turn_whatever_it_says(attack: str, role: str) -> None:
     turns[at] = Turn(turns[at].role, attack)
     read = turns_read(fence_dialogue(turns))
     assert [role for role, _ in read] == ["user", "assistant", "user"]
-    assert [text for _, text in read] == [escape_line(turn.content) for turn in turns]
+    assert [text for _, text in read] == [sanitise_line(turn.content) for turn in turns]
     assert not re.search(
         "[\U000e0000-\U000e007f\u200b\u202e\u2028\x0b\x0c\x85]", read[at][1]
     )
@@ -72,7 +72,7 @@ def test_a_turn_stays_one_turn_whatever_it_says(attack: str, role: str) -> None:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_ordinary_text_without_marks_stays_as_it_is(text: str) -> None:
-    assert escape_line(text) == text
+    assert sanitise_line(text) == text
 
 
 def attacked(attack: str, lang: str = "en") -> Dialogue:

@@ -57,8 +57,8 @@ class Contributions:
 
     Attributes:
         turns: What each turn adds [turns]. 0 for turns that the judge did not read.
-        baseline: Value of a dialogue of average training turns. Without training, the middle of the
-            scale.
+        baseline: What ``turns`` are added to: the value of a dialogue of turns like the average
+            training turn. For an untrained judge, the middle of the scale.
         unit: Unit of ``turns`` and ``baseline``, such as ``score`` or ``logit``.
         causes: Features of the turn with the worst effect on the score, the largest effect first.
     """

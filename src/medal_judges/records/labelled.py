@@ -59,7 +59,7 @@ def mean(rating: Rating) -> float | None:
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
     """Maps ``value`` linearly from the scale ``source`` (lowest, highest) to the scale ``target``,
-    without rounding or clipping (ORALIS, Equation 1)."""
+    without rounding or clipping, as in Equation 1 of the ORALIS paper."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 

@@ -9,10 +9,10 @@ class RenderedDialogue(NamedTuple):
     """A dialogue as the input of a neural network.
 
     Attributes:
-        text: The turns that fit into the context window, as one string.
+        text: The turns, or the parts of turns, that fit into the context window, as one string.
         ids: Token ids of ``text`` [tokens].
-        dropped: Number of turns that do not fit at all.
-        cut: Number of turns that fit only in part.
+        dropped: Number of turns that are not in ``text`` at all.
+        cut: Number of turns of which only a part is in ``text``.
     """
 
     text: str

@@ -97,7 +97,7 @@ def parse_number(field: str, value: object, expected: str = "a finite number") -
         expected: What an error says is expected.
 
     Raises:
-        RecordError: ``value`` is no int or float, is NaN, or is not between -LARGEST and LARGEST.
+        RecordError: ``value`` is no int or float, is NaN, or is not between -1e30 and 1e30.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)

@@ -9,10 +9,11 @@ class RenderedDialogue(NamedTuple):
     """A dialogue as the input of a neural network.
 
     Attributes:
-        text: The turns, or the parts of turns, that fit into the context window, as one string.
-        ids: Token ids of ``text`` [tokens].
-        dropped: Number of turns that are not in ``text`` at all.
-        cut: Number of turns of which only a part is in ``text``.
+        text: The newest turns that fit into the context window, at least the last one, as one
+            string.
+        ids: Token ids of ``text`` [tokens]. If even the last turn is too long, only a part of them.
+        dropped: Number of turns that are not in ``text``.
+        cut: Number of turns of which only a part is in ``ids``.
     """
 
     text: str

@@ -65,16 +65,16 @@ def map_in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def batch_within_budget(
+def batch_longest_first(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Yields ``items`` in batches of limited padded size, the longest items first.
+    """Yields ``items`` in batches of limited size, sorted by length with the longest first.
 
     Args:
         length: Returns the number of tokens of an item.
-        budget: The maximum padded size, (number of items x longest length). An item above it is a
-            batch by itself.
-        tight: Whether to start a new batch when items become much shorter, which reduces padding.
+        budget: The maximum size of a batch with padding, in tokens: the number of items times the
+            longest length. A longer item is a batch by itself.
+        tight: Whether a batch also ends before items that are much shorter, which reduces padding.
     """
     batch: list[T] = []
     longest = 0
@@ -94,14 +94,15 @@ def batch_within_budget(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """Returns ``run(batch)``, and halves the batch as often as needed if memory runs out.
+    """Returns ``run(batch)``. If memory runs out, halves the batch, as often as needed, and joins
+    the results.
 
     Args:
-        run: Returns one result for each item.
+        run: Returns one result for each item, in order.
         batch: The items.
 
     Raises:
-        RuntimeError, MemoryError: Memory runs out with a single item.
+        RuntimeError, MemoryError: Memory runs out even for a single item.
     """
     BEFORE_BATCH.get()()
     try:
@@ -125,7 +126,7 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Pads rows of token ids to one length.
+    """Pads rows of token ids at their ends to one length L.
 
     Args:
         rows: Lists of token ids.

@@ -69,7 +69,7 @@ def torch_dtype(name: str) -> torch.dtype:
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
     """Casts the weights of ``network`` to ``dtype`` in place.
 
-    The frequencies of rotary positions stay in fp32, unlike with ``Module.to``.
+    Unlike ``Module.to``, it keeps the frequencies of rotary position embeddings in fp32.
     """
     import torch
 
@@ -94,7 +94,7 @@ def set_fastest_attention(
     Args:
         body: A model of transformers or PEFT.
         device: The device of the model.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
+        precision: The dtype of the model: ``fp32``, ``bf16`` or ``fp16``.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     has_flash = device.type == "cuda" and find_spec("flash_attn") is not None
@@ -112,7 +112,10 @@ def set_fastest_attention(
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Silences the warnings and progress bars of transformers inside the ``with`` block."""
+    """Silences the warnings and progress bars of transformers inside the ``with`` block.
+
+    The progress bars stay off after the block.
+    """
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

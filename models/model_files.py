@@ -73,8 +73,8 @@ def embedded_file(name: str) -> Path:
     return Path(spec.origin).parent / inside
 
 
-def portable_name(model_id: str) -> str:
-    """Returns a name for ``model_id`` that is valid in any working directory.
+def absolute_name(model_id: str) -> str:
+    """Returns a name for ``model_id`` that finds the same model from any working directory.
 
     It is the Hub id of an ``embedded:`` model, the absolute path of a folder, or ``model_id``
     itself.
@@ -130,7 +130,7 @@ def files_hash(
 
     Args:
         patterns: Glob patterns of the files, such as ``*.json``.
-        leave_out: Names of further fields to ignore, in judge.json only.
+        leave_out: Names of further JSON fields to ignore in judge.json, such as ``name``.
 
     Raises:
         OSError: A file cannot be read.
@@ -161,12 +161,13 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the weights of a linear judge's text encoder, which is not trained.
+    """Returns a hash of the weights of a linear judge's text encoder, which training does not
+    change.
 
     Args:
-        base: The setting ``base``, such as ``embedded:minilm``.
-        folder: Where the encoder is saved. Not used for an ``embedded:`` encoder, which is hashed
-            in its package.
+        base: The encoder: the setting ``base``, such as ``embedded:minilm``.
+        folder: The folder in which the encoder is saved. An ``embedded:`` encoder is not read from
+            it, but from its package.
     """
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
@@ -180,8 +181,11 @@ def local_model_path(model: str, revision: str | None) -> Path:
     """Returns the folder on this machine that has the files of ``model``. Nothing is downloaded.
 
     Args:
-        model: A folder, which is returned, or a Hub id that is already in the cache.
-        revision: The commit or branch of the Hub id.
+        model: A folder, which is returned as it is, or a Hub id that is already in the cache.
+        revision: The commit or branch of the Hub id. None is main.
+
+    Raises:
+        FileNotFoundError: The cache does not have the model.
     """
     if Path(model).is_dir():
         return Path(model)

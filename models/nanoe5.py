@@ -110,8 +110,8 @@ def convert_e5(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _read_values(stream: BytesIO, form: str) -> tuple[Any, ...]:
-    """Reads the next values of ``stream``. ``form`` is a format of Python's struct module, such as
-    ``7i``."""
+    """Returns the next values in ``stream`` as a tuple. ``form`` is a format of Python's struct
+    module, such as ``7i`` for seven integers."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
@@ -142,8 +142,8 @@ def _read_tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _read_normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Reads the table of character replacements at the current position of ``stream`` as a
-    normalizer."""
+    """Returns a normalizer made of the table of character replacements at the current position of
+    ``stream``."""
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _read_values(stream, "iI")
     for _ in range(count):
@@ -190,8 +190,11 @@ def _read_weights(
 
 
 def _parameter_name(name: str) -> str:
-    """Returns the parameter name in transformers of a weight whose name in the package's file is
-    ``name``, such as ``l3.aln.w``."""
+    """Returns the name that transformers gives a weight.
+
+    Args:
+        name: The weight's name in the package's file, such as ``l3.aln.w``.
+    """
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

@@ -50,8 +50,8 @@ class GoldenCheck:
 
 
 def golden_dialogues() -> list[Dialogue]:
-    """Returns sixteen fixed dialogues, in six languages. Their scores are saved with a judge, to
-    check it on other machines."""
+    """Returns sixteen fixed dialogues, in six languages. Their scores are saved with a judge, so
+    that the judge can be checked on other machines."""
     return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
@@ -82,8 +82,8 @@ def write_golden_scores(judge: Any, folder: Path) -> None:
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns the content of golden.json in the judge's ``folder``: the judge's scores of fixed
-    dialogues, the dialogues, and a tolerance.
+    """Returns the content of golden.json in the judge's ``folder``: ``dialogues``, the judge's
+    ``scores`` of them, and the ``tolerance`` of a later check.
 
     Raises:
         JudgeLoadError: The file is missing or damaged.

@@ -45,6 +45,9 @@ def map_isotonic(
     Args:
         units: The scores, on [0, 1].
         knots: The x and the y coordinates of the fitted points, from ``fit_isotonic``.
+
+    Returns:
+        The mapped scores, on [0, 1], in the shape of ``units``.
     """
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
@@ -53,7 +56,12 @@ def map_isotonic(
 def fit_isotonic(
     units: npt.ArrayLike, targets: npt.ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Fits an isotonic regression of ``targets`` on ``units``, both on [0, 1].
+    """Fits an isotonic regression, which maps scores to human labels and never reverses the order
+    of two scores.
+
+    Args:
+        units: [N] scores on [0, 1].
+        targets: [N] labels of the same dialogues, on [0, 1].
 
     Returns:
         The x and the y coordinates of the fitted points, which ``map_isotonic`` interpolates.
@@ -119,7 +127,8 @@ class Calibration:
     """The calibration of a judge's scores and probabilities for one dimension, fitted on validation
     data.
 
-    With the default values, scores and probabilities do not change.
+    ``temperature`` is applied first, then ``isotonic``, then ``threshold``. With the default values
+    nothing changes.
 
     Attributes:
         temperature: Divides the logits of a binary, ordinal or classification head.
@@ -162,10 +171,13 @@ class OutputHead:
     """The output head of one dimension, which turns logits into a loss and a score.
 
     Attributes:
+        dimension: The dimension, with its scale.
+        config: The settings of the head.
         levels: The number of ratings on the dimension's scale, 0 if it is continuous.
-        outputs: The number of logits.
-        targets: The number of target values of a labelled dialogue. An ordinal or classification
-            head has one for each rating, any other head a single one.
+        outputs: The number of logits: ``levels`` - 1 for an ordinal head, ``levels`` for a
+            classification head, 1 for any other head.
+        targets: The number of target values of a labelled dialogue: ``levels`` for an ordinal or
+            classification head, 1 for any other head.
     """
 
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
@@ -258,23 +270,24 @@ class OutputHead:
             return corn_probabilities(logits / temperature)
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
-        return normal_probabilities(
+        return rating_probabilities(
             torch.from_numpy(squash_to_unit(logits.squeeze(-1))), spread, self.levels
         )
 
     def calibrated_outputs(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
-        """Returns the calibrated scores and distributions of a batch.
+        """Returns the calibrated scores and the probabilities of the ratings for a batch of B
+        dialogues.
 
         Args:
             logits: [B, outputs].
             fitted: The calibration to apply.
 
         Returns:
-            Three lists of length B. The first has the scores on the dimension's scale, the second
-                the probabilities of the ratings (empty if unknown), the third the scores of a
-                regression head before calibration (None for other heads).
+            Three lists of length B. The first has the scores on the dimension's scale. The second
+                has the probabilities of the ratings (empty if unknown). The third has the scores of
+                a regression head before calibration (None for other heads).
         """
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
@@ -324,10 +337,10 @@ def make_output_heads(
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
     """Returns the CORN loss [B] of each labelled dialogue (Shi, Cao and Raschka, 2023), extended to
-    soft labels.
+    labels that are probabilities.
 
     Args:
-        logits: [B, K-1]. Logit k is for P(label > k | label >= k).
+        logits: [B, K-1] for K ratings. Logit k is for P(label > k | label >= k).
         target: [B, K], the probability of each rating, such as the share of annotators who chose
             it.
     """
@@ -343,19 +356,20 @@ def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:
-    """Returns the probability of each rating [B, K] from CORN ``logits`` [B, K-1]."""
+    """Returns the probability of each of K ratings, [B, K], from the ``logits`` [B, K-1] of a head
+    that is trained with ``corn_losses``."""
     above = torch.sigmoid(logits).cumprod(dim=-1)
     reached = functional.pad(above, (1, 0), value=1.0)
     return reached - functional.pad(above, (0, 1))
 
 
-def normal_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability of each rating [B, levels], for normally distributed values that are
-    rounded to the nearest rating.
+def rating_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
+    """Returns the probability of each rating, [B, levels], if a rating is a normally distributed
+    value that is rounded to the nearest rating.
 
     Args:
-        value: [B], the means of the normal distributions, on [0, 1].
-        spread: Their standard deviation, on [0, 1].
+        value: [B], the means of the B normal distributions, on [0, 1].
+        spread: The standard deviation of all of them, on [0, 1].
         levels: The number of ratings, equally spaced on [0, 1].
     """
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)

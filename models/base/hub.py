@@ -60,8 +60,8 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
         revision: A branch, tag or commit. None is main.
 
     Raises:
-        HubError: The download fails, or ``repo_id`` is not OWNER/NAME. Also if the working
-            directory has a folder OWNER: then ``repo_id`` is taken for a mistyped path.
+        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or the working directory has a
+            folder OWNER, so that ``repo_id`` looks like a mistyped path.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.

@@ -24,7 +24,7 @@ from medal_judges.models.base.golden import write_golden_scores
 from medal_judges.models.base.hub import push_judge_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
-    batch_within_budget,
+    batch_longest_first,
     chunks,
     map_in_order,
     retry_on_oom,
@@ -54,6 +54,9 @@ logger = logging.getLogger(__name__)
 @dataclass(slots=True)
 class ScoreRequest:
     """A request to score one dialogue, or one turn of it.
+
+    The caller gives ``dialogue``, ``turn``, ``row`` and, if it is known, ``chat``. The other fields
+    are filled while the request is scored.
 
     Attributes:
         dialogue: The turns that the judge reads. If one turn is scored, it is the last of them.
@@ -106,11 +109,12 @@ class DimensionScore:
 def as_judgement(
     results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
 ) -> Judgement:
-    """Returns the scores of one dialogue on all dimensions as one Judgement.
+    """Combines the scores of one dialogue, one for each dimension, into one Judgement.
 
     Args:
         results: Dimension name -> its score.
-        failure: Why a score is None. By default, the failures in ``results`` joined by semicolons.
+        failure: Why a score is None. If it is not given, the Judgement gets the failures in
+            ``results``, joined by semicolons.
         fields: Further fields of the Judgement, such as ``explanation``.
     """
     scores, distributions, details, contributions = {}, {}, {}, {}
@@ -209,8 +213,8 @@ class Judge(ABC):
         """
 
     def language_models(self) -> list[LanguageModel]:
-        """Returns the language models that the judge asks. A hybrid returns the models of all its
-        members."""
+        """Returns the language models that the judge asks. A judge that combines other judges
+        returns the models of all of them."""
         return []
 
     def answer_counts(self) -> Counter[str]:
@@ -236,8 +240,13 @@ class Judge(ABC):
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
-        """Returns a Signature with the judge's name, a hash of its dimensions, the package version
-        and ``fields``."""
+        """Returns what identifies the judge in saved scores: its name, a hash of its dimensions,
+        the package version and ``fields``.
+
+        Args:
+            fields: Further fields of the Signature, such as ``revision`` (a hash of the weights)
+                and ``dtype``.
+        """
         from medal_judges import __version__
 
         rubric = content_hash([d.to_record() for d in self.dimensions])
@@ -245,7 +254,10 @@ class Judge(ABC):
 
     def _save(self, folder: Path) -> None:
         """Writes judge.json and the other files that ``from_pretrained`` needs into ``folder``.
-        Raises ConfigError if the family cannot be saved."""
+
+        Raises:
+            ConfigError: Judges of this kind cannot be saved.
+        """
         raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
 
     # -- scoring ---------------------------------------------------------------------------------
@@ -370,7 +382,7 @@ class Judge(ABC):
             return list(zip(rows, self._score_batch(batch, names), strict=True))
 
         length = [request.tokens for request in requests].__getitem__
-        for batch in batch_within_budget(
+        for batch in batch_longest_first(
             range(len(requests)), length, self.token_budget
         ):
             with self.computing:
@@ -407,12 +419,13 @@ class Judge(ABC):
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
     ) -> Judge:
-        """Loads a judge.
+        """Loads a judge from a folder, a YAML file or the Hub.
 
         Args:
             path_or_repo_id: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
-            revision: A branch, tag or commit of the Hub id.
-            options: ``device``, ``dtype``, or values that override fields of the YAML file.
+            revision: A branch, tag or commit of the Hub id. None is main.
+            options: ``device``, ``dtype``, or other settings, which override the settings in the
+                folder or YAML file.
 
         Raises:
             JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
@@ -426,8 +439,9 @@ class Judge(ABC):
         Args:
             path: The folder.
             golden: Whether to score sixteen fixed dialogues and save the scores, with which ``medal
-                doctor`` checks the judge on other machines. None is yes, except for a hybrid that
-                asks language models.
+                doctor`` checks the judge on other machines. None is True, except for a hybrid (a
+                judge that combines others) that asks language models, because their answers can
+                cost money.
         """
         folder = save_judge(self, Path(path))
         # The answers of a hybrid's language models can cost money.
@@ -500,14 +514,16 @@ def _finish_judgement(
 
 
 def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
-    """Yields each of ``dialogues`` as a Dialogue. Chats in other forms are parsed as they are read.
+    """Yields ``dialogues`` as Dialogue objects, in order. An element that is not a Dialogue is
+    parsed when it is reached.
 
     Args:
         dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them, such as a list
             of messages.
 
     Raises:
-        ConfigError: ``dialogues`` is a single dialogue or has an element that is not a dialogue.
+        ConfigError: ``dialogues`` is a single dialogue. Also, when an element is reached that is
+            not a dialogue.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -594,8 +610,12 @@ def truncation_warning(subject: str, truncated_turns: int, cut_turns: int) -> st
 def warn_at_end(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``, then logs warnings about turns that did not fit and languages that are
-    not in ``supported``."""
+    """Yields ``judgements``, then logs warnings about turns that did not fit and languages that the
+    judge does not support.
+
+    Args:
+        supported: Codes of the supported languages, which the warning lists.
+    """
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()
     for judgement in judgements:

@@ -92,8 +92,11 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
 
 
 def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``. The
-    error names ``folder``."""
+    """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``.
+
+    Args:
+        folder: The judge's folder, which the error names.
+    """
     highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
     if highest >= network.get_input_embeddings().num_embeddings:
         raise JudgeLoadError(

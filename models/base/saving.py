@@ -98,11 +98,11 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes judge.json into ``folder``, with the fields that all judges have, such as
-    ``dimensions``.
+    """Writes judge.json into ``folder``: the fields that all judges have, such as ``dimensions``,
+    and ``settings``.
 
     Args:
-        settings: Further fields, for this kind of judge: field -> value.
+        settings: Field -> value, for this kind of judge only.
     """
     from medal_judges import __version__
 
@@ -134,12 +134,13 @@ def hash_judge_files(folder: Path) -> str:
 def load_judge(
     source: str | Path, *, revision: str | None = None, **options: Any
 ) -> Any:
-    """Loads a judge.
+    """Loads a judge from a folder, a YAML file or the Hub.
 
     Args:
         source: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
-        revision: A branch, tag or commit of the Hub id.
-        options: ``device``, ``dtype``, or values that override fields of the YAML file.
+        revision: A branch, tag or commit of the Hub id. None is main.
+        options: ``device``, ``dtype``, or other settings, which override the settings in the folder
+            or YAML file.
 
     Raises:
         JudgeLoadError: The judge is not found or cannot be loaded.
@@ -222,10 +223,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _import_family_class(name: object, where: str) -> Any:
-    """Imports and returns the class of the judges of the family ``name``, such as ``encoder``.
+    """Imports and returns the class of the judges of the family ``name``, a kind of judge such as
+    ``encoder``.
 
     Args:
-        where: The start of the error message.
+        where: The start of the error message, such as the judge's folder.
 
     Raises:
         JudgeLoadError: The family is unknown or cannot be imported.
@@ -457,20 +459,18 @@ def options_with_placement(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` at the place where the judge of a YAML file
-    has these settings.
-
-    A judge with a language model on this machine has them inside its setting ``llm``.
+    """Returns ``options`` with ``device`` and ``dtype`` where the judge's YAML file has them: at
+    the top, or inside ``llm``.
 
     Args:
         settings: The content of the YAML file.
         options: Settings that the user gave, such as ``{"device": "cuda"}``.
         name: The judge's name, for the error.
-        strict: Whether a judge without weights raises an error. If false, its ``device`` and
-            ``dtype`` are dropped.
+        strict: Whether ``device`` or ``dtype`` for a judge that cannot use it is an error. If
+            false, both are dropped.
 
     Raises:
-        ConfigError: The judge has no weights and ``strict`` is true.
+        ConfigError: The judge cannot use ``device`` or ``dtype``, and ``strict`` is true.
     """
     others = {key: value for key, value in options.items() if key not in OPTIONS}
     placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}

@@ -182,10 +182,12 @@ def surface_features(dialogue: Dialogue) -> np.ndarray:
 
 
 def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
-    """Returns whether one of the sets ``earlier`` has a Jaccard similarity above 0.6 to
-    ``spelling``.
+    """Returns whether a turn repeats almost all of an earlier turn: their character 4-grams have a
+    Jaccard similarity above 0.6.
 
-    Each set has the character 4-grams of one turn.
+    Args:
+        spelling: The character 4-grams of the turn.
+        earlier: The character 4-grams of each earlier turn.
     """
     for before in earlier:
         smaller, larger = sorted((len(spelling), len(before)))
@@ -200,10 +202,10 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
     """Returns how similar each turn is to earlier turns, [T, 7] in the order of SIMILARITY_NAMES.
 
     A similarity is 0 if there is no earlier turn to compare with. The columns ``centred_*`` also
-    depend on later turns, because the mean over the dialogue is subtracted.
+    depend on later turns, because the mean embedding of the dialogue is subtracted.
 
     Args:
-        cosines: [T, T], the cosines between the embeddings of the turns.
+        cosines: [T, T], the cosines between the embeddings of the T turns.
         roles: [T], 0 for a user turn, 1 for an assistant turn.
     """
     centred = _centred_cosines(cosines)
@@ -251,7 +253,7 @@ def _centred_cosines(cosines: Floats) -> Floats:
 
 
 def _highest_allowed(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the highest of ``cosines`` along the last axis where ``allowed`` is true, or 0 if
-    ``allowed`` is false everywhere."""
+    """Returns the highest of ``cosines`` along the last axis where ``allowed`` is true, or 0 if it
+    is false along the whole axis. Both arrays have one shape."""
     best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)
     return np.where(allowed.any(axis=-1), best, 0)

@@ -29,7 +29,8 @@ def push_judge(
     Raises:
         JudgeLoadError: ``folder`` has no judge, or its scores differ from golden.json.
         ConfigError: The judge's base model is a folder of this machine.
-        HubError: The upload fails.
+        HubError: The upload fails, the tag exists, or the repository is public but ``public`` is
+            false.
     """
     from medal_judges.models.base.golden import require_golden_scores
     from medal_judges.models.card.writer import write_card

@@ -58,8 +58,8 @@ class DialogueRenderer:
         return ids
 
     def _render_newest(self, lines: Sequence[str]) -> RenderedDialogue:
-        """Returns the text of the last of ``lines`` that fit ``max_tokens`` together. If even the
-        last line is too long, cuts its end."""
+        """Returns the text and token ids of as many of the last ``lines`` as fit ``max_tokens``. If
+        the last line alone is too long, its end is cut."""
 
         def fits(start: int) -> bool:
             return (

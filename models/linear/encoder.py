@@ -23,7 +23,7 @@ from medal_judges.models.base.pretrained import adapt_and_check_base, require_kn
 from medal_judges.models.base.saving import WEIGHTS_NAME
 from medal_judges.models.batching import (
     SpecialTokens,
-    batch_within_budget,
+    batch_longest_first,
     pad_rows,
     retry_on_oom,
 )
@@ -197,7 +197,7 @@ class TextEncoder:
         sums = torch.zeros(len(texts), self.width)
         # A piece without text and marks has no tokens.
         numbers = np.flatnonzero(lengths).tolist()
-        for batch in batch_within_budget(
+        for batch in batch_longest_first(
             numbers, lengths.__getitem__, budget, tight=self.packed is None
         ):
             vectors = torch.stack(retry_on_oom(token_sums, batch))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import normal_probabilities, squash_to_unit
+from medal_judges.models.base.heads import rating_probabilities, squash_to_unit
 from medal_judges.models.base.judge import (
     EXPLAINED_TURNS,
     DimensionScore,
@@ -392,7 +392,7 @@ class LinearJudge(LearnedJudge):
         elif head.kind == "mlp_classifier" and levels > 1:
             distributions = spread_over_levels(head.mlp_probabilities(columns), levels)
         elif levels > 1 and spread:
-            bins = normal_probabilities(torch.from_numpy(chances), spread, levels)
+            bins = rating_probabilities(torch.from_numpy(chances), spread, levels)
             distributions = bins.double().numpy()
         return distributions
 

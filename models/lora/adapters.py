@@ -24,7 +24,7 @@ from medal_judges.models.device import (
     torch_dtype,
 )
 from medal_judges.models.llm.local.weights import find_or_convert_model
-from medal_judges.models.model_files import files_hash, local_model_path, portable_name
+from medal_judges.models.model_files import absolute_name, files_hash, local_model_path
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def load_adapted_model(
     return model, tokenizer
 
 
-def load_trained_network(
+def rebuild_trained_network(
     config: LoraConfig,
     device: Device,
     state: Mapping[str, Tensor],
@@ -158,10 +158,11 @@ def load_trained_network(
     """Loads the base model again, and returns it with the trained adapters and head in ``state``.
 
     Args:
-        config: The settings of the judge.
+        config: The settings of the judge, which name the base model.
         device: The device of the network, such as ``cuda``.
-        state: Parameter name -> trained tensor. Weights of the base model are ignored.
+        state: Parameter name -> tensor after training. Weights of the base model in it are ignored.
         labels: Fields of transformers' config for a classification head, such as ``num_labels``.
+            None for a generative judge.
     """
     # Training may have rounded the base, so it is loaded again.
     network, _ = load_adapted_model(config, device, labels=labels)
@@ -253,7 +254,7 @@ def _peft_config(config: LoraConfig) -> Any:
         ) from error
 
 
-def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
+def save_adapters(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
     """Writes the adapters of ``model``, in PEFT's format, and the ``tokenizer`` into ``folder``.
 
     Args:
@@ -267,7 +268,7 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
     settings = json.loads(path.read_text(encoding="utf-8"))
     # A hub id or an absolute path, which is found from any working directory.
     settings |= {
-        "base_model_name_or_path": portable_name(config.base),
+        "base_model_name_or_path": absolute_name(config.base),
         "revision": config.base_revision,
     }
     if isinstance(settings["target_modules"], list):

@@ -26,9 +26,9 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
-    load_trained_network,
     move_and_cast_network,
-    save_adapted,
+    rebuild_trained_network,
+    save_adapters,
     with_absolute_base,
 )
 from medal_judges.models.prompted.builder import PromptQuestion
@@ -106,12 +106,15 @@ class GenerativeLoraJudge(PromptedJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge of ``dimensions`` on ``config.base`` with random adapters in fp32.
+        """Returns a new judge that asks the base model of ``config`` with untrained adapters, in
+        fp32.
 
         Args:
+            config: The settings of the adapted model.
+            dimensions: What the judge scores.
             name: The name of the judge.
             rubric: A YAML file that describes the dimensions, or a shipped name.
-            device: The device of the network, such as ``cuda``.
+            device: The device of the network. None is the GPU if there is one.
             dtype: The dtype of the base model.
 
         Raises:
@@ -130,11 +133,16 @@ class GenerativeLoraJudge(PromptedJudge):
     def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
         """Loads the base model again, and returns it with the trained adapters in ``state``,
         parameter name -> tensor."""
-        return load_trained_network(self.lora, self.device, state)
+        return rebuild_trained_network(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns a copy of the judge that has the trained ``network``, in ``dtype``, and no
-        ``facts`` yet."""
+        """Returns a copy of the judge with the trained ``network``, in ``dtype``, and without
+        ``facts`` about the training run.
+
+        Args:
+            dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every
+                weight.
+        """
         return type(self)(
             network,
             self.tokenizer,
@@ -147,7 +155,7 @@ class GenerativeLoraJudge(PromptedJudge):
     def _save(self, folder: Path) -> None:
         import yaml
 
-        save_adapted(self.net, self.tokenizer, self.lora, folder)
+        save_adapters(self.net, self.tokenizer, self.lora, folder)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
         texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
         for name, content in texts.items():
@@ -254,7 +262,7 @@ def prompted_config(
         name: The name of the judge.
         rubric: A YAML file that describes ``dimensions``, or a shipped name.
         prompt: A YAML file with the prompt, or a shipped name.
-        dimensions: What the judge scores.
+        dimensions: What the judge scores, some or all of the dimensions in ``rubric``.
     """
     load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(

@@ -27,9 +27,9 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     hash_with_base,
     load_adapted_model,
-    load_trained_network,
     move_and_cast_network,
-    save_adapted,
+    rebuild_trained_network,
+    save_adapters,
     with_absolute_base,
 )
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -65,12 +65,14 @@ class LoraJudge(SequenceJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
-        """Returns a new judge of ``dimensions`` on ``config.base``, with a random head and adapters
-        in fp32.
+        """Returns a new judge: the base model of ``config`` with an untrained classification head
+        and untrained adapters, both in fp32.
 
         Args:
+            config: The settings of the judge.
+            dimensions: What the judge scores.
             name: The name of the judge. None is ``lora``.
-            device: The device of the network, such as ``cuda``.
+            device: The device of the network. None is the GPU if there is one.
             dtype: The dtype of the base model.
         """
         config = with_absolute_base(config)
@@ -91,10 +93,10 @@ class LoraJudge(SequenceJudge):
 
     def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
-        return load_trained_network(self.config, self.device, state, labels)
+        return rebuild_trained_network(self.config, self.device, state, labels)
 
     def _save(self, folder: Path) -> None:
-        save_adapted(self.net, self.tokenizer, self.config, folder)
+        save_adapters(self.net, self.tokenizer, self.config, folder)
         self.write_state(folder)
 
     @staticmethod
@@ -152,8 +154,8 @@ class LoraJudge(SequenceJudge):
         return [self._render(dialogue) for dialogue in dialogues]
 
     def _render(self, dialogue: Dialogue) -> RenderedDialogue:
-        """Returns the chat text of the newest turns of ``dialogue`` that fit the network. If the
-        last turn alone is too long, its beginning is cut."""
+        """Returns the chat text and token ids of the newest turns of ``dialogue`` that fit
+        ``config.max_tokens``. If the last turn alone is too long, its beginning is cut."""
         messages = [Message(turn.role, turn.content) for turn in dialogue.turns]
         limit, last = self.config.max_tokens, len(messages) - 1
 

@@ -29,7 +29,7 @@ from medal_judges.models.base.safe_folder import require_safe_folder
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
     SpecialTokens,
-    batch_within_budget,
+    batch_longest_first,
     pad_rows,
     retry_on_oom,
 )
@@ -275,7 +275,7 @@ class TurnMetric(Judge):
                 if name in dimensions:
                     sequences.add(ids)
         probabilities: dict[TokenIds, float] = {}
-        for batch in batch_within_budget(
+        for batch in batch_longest_first(
             sorted(sequences), len, self.token_budget, tight=True
         ):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
@@ -284,7 +284,7 @@ class TurnMetric(Judge):
     def _dimension_score(
         self, name: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> DimensionScore:
-        """Returns the score of the dimension ``name``: the mean over the turns.
+        """Returns the score of a dialogue on the dimension ``name``: the mean of the turns' values.
 
         A turn counts only if every dimension in ``parts[name]`` has a value for it.
 
@@ -376,9 +376,11 @@ class UniEvalConfig(MetricConfig):
 
 
 class UniEvalJudge(TurnMetric):
-    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply.
+    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers a yes-or-no question about a reply for
+    each dimension, such as whether the reply is coherent.
 
-    The score is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions.
+    The score of a dimension is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other
+    dimensions.
     """
 
     family = "unieval"

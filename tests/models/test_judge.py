@@ -9,7 +9,7 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.batching import batch_within_budget, retry_on_oom
+from medal_judges.models.batching import batch_longest_first, retry_on_oom
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature
@@ -77,7 +77,7 @@ def test_messages_and_records_of_chats_are_scored() -> None:
 
 def test_every_item_comes_once_and_fits_the_budget() -> None:
     lengths = [5, 90, 1, 33, 33, 7, 64, 2, 120]
-    batches = list(batch_within_budget(range(len(lengths)), lambda i: lengths[i], 100))
+    batches = list(batch_longest_first(range(len(lengths)), lambda i: lengths[i], 100))
     assert sorted(i for b in batches for i in b) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 100

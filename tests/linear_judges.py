@@ -49,7 +49,7 @@ def random_judge(
     reader.scale.centre = rng.normal(size=reader.scale.centre.shape) * 0.05
     if config.reply is not None and reader.encoder is not None:
         torch.manual_seed(0)
-        sizes = reader.encoder.width, len(config.bare_measure_names)
+        sizes = reader.encoder.width, len(config.bare_names_without_reply)
         made = Reactions(config.reply, *sizes)
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.3)

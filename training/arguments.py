@@ -69,7 +69,7 @@ def check_arguments(
         args: Name of a field of transformers' TrainingArguments -> its value, such as
             ``{"learning_rate": 1e-5}``.
         validated: Whether the run has validation rows.
-        patience: The setting ``early_stopping_patience``.
+        patience: The setting ``early_stopping_patience``, which needs validation rows too.
 
     Raises:
         ValueError: An argument is refused, has a wrong value, or needs validation rows that are
@@ -137,7 +137,7 @@ def cast_argument(
 
 @cache
 def _argument_types() -> dict[str, Any]:
-    """Returns field of TrainingArguments -> its type."""
+    """Returns the name of each field of TrainingArguments -> its type."""
     from transformers import TrainingArguments
 
     hints = get_type_hints(TrainingArguments)
@@ -210,14 +210,14 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns the defaults of a run that differ from transformers' own, such as ``{"logging_steps":
-    10}``.
+    """Returns those defaults of a run that differ from the defaults of transformers, such as
+    ``{"logging_steps": 10}``.
 
     With validation rows, a run validates and saves after each epoch and keeps the best weights.
 
     Args:
         chosen: The arguments that the user has set. With ``eval_steps``, a run validates and saves
-            after that many steps.
+            after that many steps instead.
         validated: Whether the run has validation rows.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()

@@ -33,10 +33,10 @@ def fit_calibration(
 
     Args:
         head: The output head that computed ``logits``.
-        targets: [n, targets] labels: a number on [0, 1], or the probability of each level. NaN if
-            missing.
-        logits: [n, outputs] outputs of ``head``. Outputs of a regression head are scores near [0,
-            1].
+        targets: [n, targets] labels, NaN if missing. One column holds a number on [0, 1]. Several
+            columns hold the probability of each level (possible rating).
+        logits: [n, outputs] outputs of ``head`` for the same n rows. The outputs of a regression
+            head are scores near [0, 1].
         method: ``temperature`` fits a classifier's softmax temperature. ``isotonic`` also fits a
             monotone map of the scores. ``none`` fits nothing.
 
@@ -50,7 +50,7 @@ def fit_calibration(
     is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
         units = squash_to_unit(outputs[:, 0])
-        return fit_score_map(units, targets[:, 0], method, is_binary=is_binary)
+        return fit_score_calibration(units, targets[:, 0], method, is_binary=is_binary)
     tensor = torch.from_numpy(outputs)
 
     def probabilities(temperature: float) -> np.ndarray:
@@ -60,7 +60,7 @@ def fit_calibration(
     levels = np.linspace(0, 1, head.levels)
     if head.targets > 1:
         targets = targets @ levels
-    return fit_score_map(
+    return fit_score_calibration(
         probabilities(temperature) @ levels,
         targets.ravel(),
         method,
@@ -77,8 +77,10 @@ def fit_temperature(
     al., 2017).
 
     Args:
-        probabilities: A function from a temperature to the judge's probabilities [n, levels].
-        targets: [n, levels] true probabilities. For two levels, [n, 1] of the second level.
+        probabilities: A function from a temperature to the judge's probabilities of n rows, [n,
+            levels].
+        targets: The true probabilities of the same rows, [n, levels]. If there are two levels, [n,
+            1] is enough: the probability of the second level.
     """
     if targets.shape[1] == 1:
         targets = np.hstack([1 - targets, targets])
@@ -92,7 +94,7 @@ def fit_temperature(
     return float(np.exp(fitted.x))
 
 
-def fit_score_map(
+def fit_score_calibration(
     units: np.ndarray,
     targets: np.ndarray,
     method: str,
@@ -100,17 +102,19 @@ def fit_score_map(
     is_binary: bool,
     temperature: float | None = None,
 ) -> Calibration:
-    """Returns the calibration that maps scores to labels.
+    """Returns the calibration of a judge's scores, fitted on labels.
 
-    For a regression it also holds the standard deviation of the errors and, unless the dimension is
-    binary, the half-width of a 90% interval.
+    For a regression it also holds the standard deviation of the errors. If the dimension is not
+    binary, it holds the half-width of a 90% interval too.
 
     Args:
         units: [n] scores on [0, 1].
-        targets: [n] labels on [0, 1].
-        method: ``isotonic`` fits a monotone map. ``temperature`` leaves the scores unchanged.
+        targets: [n] labels of the same rows, on [0, 1].
+        method: ``isotonic`` fits a monotone map of the scores, and a decision threshold for a
+            binary dimension. ``temperature`` leaves the scores unchanged.
         is_binary: Whether the dimension is binary.
-        temperature: The fitted temperature of a classifier, None for a regression.
+        temperature: The fitted temperature of a classifier, which the result holds too. None for a
+            regression.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:
@@ -139,11 +143,11 @@ def _fit_map_and_threshold(
 
     Args:
         units: [n] scores on [0, 1].
-        has_issue: [n] whether the label is positive.
+        has_issue: [n] whether the label of the same row is positive.
 
     Returns:
-        ``isotonic`` -> a monotone map from scores to probabilities, and ``threshold`` -> the
-            probability from which predictions are positive, chosen for the highest F1.
+        ``isotonic`` -> a monotone map from scores to probabilities, and ``threshold`` -> the lowest
+            probability that counts as positive, chosen for the highest F1.
     """
     isotonic = fit_isotonic(units, has_issue)
     chances = map_isotonic(units, isotonic)

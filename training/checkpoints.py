@@ -31,8 +31,8 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns the settings and data hashes that decide the weights of a run. Only a run with an
-    equal record resumes a checkpoint.
+    """Returns the settings and data hashes that decide the weights of a run. A run resumes a
+    checkpoint only if their records are equal.
 
     Args:
         config: The settings of the run. A path to a file is replaced by a hash of the file's
@@ -62,13 +62,14 @@ def checkpoint_to_resume(
     folder: Path,
     record: Mapping[str, Any],
 ) -> Path | None:
-    """Returns the newest complete checkpoint in ``folder``, or None if there is none.
+    """Returns the newest complete checkpoint in ``folder``, or None if there is none. Logs
+    incomplete ones.
 
     Args:
         record: The ``run_record`` of the current run.
 
     Raises:
-        MedalError: The checkpoints are of a run with other settings or data.
+        MedalError: The newest checkpoint is of a run with other settings or data.
     """
     checkpoints = list(folder.glob("checkpoint-*"))
     readable = [path for path in checkpoints if is_complete(path)]

@@ -31,7 +31,8 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator that registers the training function of a new family of judges.
+    """Returns a decorator that registers the training function of a new family (kind of judge, such
+    as ``linear``).
 
     The decorated function ``fit(rows, run)`` gets the labelled dialogues (RunRows) and the settings
     (TrainingRun), and returns the trained judge.
@@ -53,7 +54,8 @@ def trains(
 
 
 def training_function(family: str) -> Fit:
-    """Returns the function ``fit(rows, run)`` that trains a judge of ``family``."""
+    """Returns the function ``fit(rows, run)`` that trains a judge of ``family``, such as
+    ``linear``."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -110,8 +112,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns how ``label``, a label of the source, is rescaled. None means linearly from the
-        scale that the source declares."""
+        """Returns the setting ``rescale`` of one of the source's labels, ``label``. None means
+        linearly from the scale that the source declares."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
@@ -165,7 +167,7 @@ class TrainConfig(Config):
 
     @property
     def has_validation(self) -> bool:
-        """Returns whether the run has validation rows."""
+        """Whether the run has validation rows."""
         return bool(self.validation or "validation" in self.split)
 
     @model_validator(mode="after")

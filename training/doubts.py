@@ -15,8 +15,8 @@ def warnings_about_rows(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns warnings about labelled dialogues (rows) that cannot teach or measure a dimension,
-    such as ``2 test rows have no label: a, b``.
+    """Returns warnings about labelled dialogues (rows) from which a dimension cannot be learnt or
+    measured, such as ``2 test rows have no label: a, b``.
 
     Args:
         rows: The training, validation and test rows of a run.

@@ -11,11 +11,12 @@ from medal_judges.training.config import TrainConfig
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """The settings and dimensions of a training run, which ``fit(rows, run)`` of a family gets.
+    """The settings and dimensions of a training run, for the function that trains one kind of
+    judge.
 
     Attributes:
-        config: The settings of the run. The family's own are in ``config.model``.
-        dimensions: The dimensions to learn, each with labels.
+        config: The settings of the run. ``config.model`` has the settings of the judge itself.
+        dimensions: The dimensions to learn, each with labels in the training rows.
         overwrite: Whether to remove the checkpoints of an earlier run.
     """
 

@@ -39,7 +39,8 @@ def measure_agreement(
     """Measures how well the scores of ``judge`` agree with people's labels of validation and test
     rows.
 
-    A generative judge scores at most 200 rows of each, drawn with the seed in ``config``.
+    A judge that generates answers scores at most 200 rows of each set, drawn with the seed in
+    ``config``.
 
     Args:
         rows: The labelled dialogues of the run.
@@ -48,7 +49,7 @@ def measure_agreement(
         Records such as ``{"part": "test", "source": "rated.jsonl", "dimension": "overall", "lang":
             "en", "metric": "spearmanr", "n": 180, "missed": 2, "value": 0.6, "low": 0.5, "high":
             0.7}``. ``missed`` counts rows without a score, and ``low`` and ``high`` bound the 95%
-            interval. A ``reason`` explains a ``value`` of None.
+            interval. If ``value`` is None, ``reason`` says why.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 
@@ -64,7 +65,9 @@ def measure_agreement(
             for example in examples:
                 if example.source == source:
                     rated.append(
-                        _to_labelled(str(len(rated)), example, judge.dimensions)
+                        _labelled_for_evaluation(
+                            str(len(rated)), example, judge.dimensions
+                        )
                     )
             judgements = list(judge.score(row.dialogue for row in rated))
             names: dict[str, str] = {}
@@ -78,13 +81,13 @@ def measure_agreement(
     return records
 
 
-def _to_labelled(
+def _labelled_for_evaluation(
     id: str,
     example: TrainingExample,
     dimensions: Sequence[Dimension],
 ) -> LabelledDialogue:
-    """Returns ``example`` as a dialogue with people's ratings of ``dimensions`` and the new id
-    ``id``."""
+    """Returns ``example`` with the new id ``id`` and with people's ratings of ``dimensions``. The
+    rating of a binary dimension becomes 1 from 0.5 on, otherwise 0."""
     labels: dict[str, tuple[float | None, ...]] = {}
     scales: dict[str, Scale | None] = {}
     for dimension in dimensions:
@@ -105,7 +108,7 @@ def _language_records(row: ResultRow) -> Iterator[Record]:
 
     Args:
         row: The agreement on the dimension. If it has several languages, the first record covers
-            all of them.
+            all of them together.
     """
     parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
     for lang, of_language in row.languages.items():
@@ -129,8 +132,8 @@ def _language_records(row: ResultRow) -> Iterator[Record]:
 
 
 def agreement_table(folder: Path) -> Table | None:
-    """Returns a table of how well the judge in ``folder`` agrees with people. It has a line for
-    each held-out set and dimension. Returns None without held-out rows."""
+    """Returns a table of how well the judge in ``folder`` agrees with people, with a line for each
+    held-out set, data source and dimension. Returns None if no agreement was measured."""
     records = pd.DataFrame(
         read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object
     )

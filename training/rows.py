@@ -37,8 +37,10 @@ class TrainingExample:
     """One labelled dialogue to learn from or to test on.
 
     Attributes:
+        dialogue: The dialogue.
         source: The name of the data source.
-        targets: Dimension -> the value to learn: a number on [0, 1], or [levels] probabilities.
+        targets: Dimension -> the value to learn: a number on [0, 1], or [levels] the probability of
+            each level (possible rating).
         human: Dimension -> people's mean rating, on the scale of the source (on [0, 1] if
             ``rescale`` inverts it).
         group: The id of its conversation. Examples of one conversation stay in one split.
@@ -62,7 +64,7 @@ class RunRows:
         validation: The dialogues on which weights or hyperparameters are chosen. May be empty.
         facts: What the judge's model card says about the data, one mapping for each data source,
             such as ``{"part": "train", "source": "labelled.jsonl", "rows": 900}``.
-        test: The dialogues to test on, which may have ratings by people without ``targets``.
+        test: The dialogues to test on. They have people's ratings, but may lack ``targets``.
     """
 
     train: list[TrainingExample]
@@ -73,7 +75,7 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """The rows of one data source for one set of a run.
+    """The rows (labelled dialogues) of one data source that are in one set of a run.
 
     Attributes:
         part: The set: ``train``, ``validation`` or ``test``.
@@ -102,15 +104,15 @@ def load_and_split_entries(config: TrainConfig) -> list[EntryRows]:
             loaded.append(EntryRows(part, entry, rows))
     if config.split:
         loaded = split_without_leaks(loaded, config.split, config.seed)
-    train = rows_of(loaded, ["train"])
+    train = rows_of_parts(loaded, ["train"])
     if not train:
         raise ConfigError("no training rows. Check the `train` entries of the config")
-    require_no_leaks(train, rows_of(loaded, PARTS[1:]))
+    require_no_leaks(train, rows_of_parts(loaded, PARTS[1:]))
     return loaded
 
 
 def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
-    """Loads all rows of a run as training examples.
+    """Loads all rows (labelled dialogues) of a run as training examples.
 
     Args:
         config: The settings of the run.
@@ -140,7 +142,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         maps = maps_by_source.setdefault(source_name(entry.source), {})
         for label in names:
             if label not in maps and entry_rows.part != "test":
-                maps[label] = fit_unit_map(entry, rows, label)
+                maps[label] = make_unit_map(entry, rows, label)
         for row in rows:
             example = to_example(row, entry, names, maps, levels)
             examples[entry_rows.part].append(example)
@@ -149,7 +151,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     return RunRows(examples["train"], examples["validation"], facts, test)
 
 
-def rows_of(
+def rows_of_parts(
     loaded: Iterable[EntryRows], parts: Sequence[str]
 ) -> list[LabelledDialogue]:
     """Returns the labelled dialogues in ``loaded`` that belong to one of the sets ``parts``, such
@@ -162,7 +164,7 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns facts about the rows ``loaded`` from one source for the judge's model card, such as
+    """Returns facts for the judge's model card about ``loaded``, the rows from one source, such as
     ``{"rows": 900, "languages": ["de"], "licence": "CC-BY-4.0"}``."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
@@ -215,8 +217,14 @@ def describe_labeller(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitMap:
-    """A linear map from the labels of one source to [0, 1]. A label ``value`` becomes (value -
-    zero) / span, clipped to [0, 1]."""
+    """A linear map from the labels of one source to [0, 1].
+
+    A label ``value`` becomes (value - zero) / span, clipped to [0, 1].
+
+    Attributes:
+        zero: The label that becomes 0.
+        span: The label that becomes 1, minus ``zero``. Negative if low labels become 1.
+    """
 
     zero: float
     span: float
@@ -226,8 +234,8 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns label -> its scale (lowest, highest), or None if it has no bounds. If ``rows``
-    differ, the first row with the label decides."""
+    """Returns label -> its scale (lowest, highest), or None if the scale has no bounds. If ``rows``
+    have different scales, the first row with the label decides."""
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -268,14 +276,14 @@ def dimension_by_label(
     return dict(dimensions)
 
 
-def fit_unit_map(
+def make_unit_map(
     entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
 ) -> UnitMap:
-    """Returns the map of a label to [0, 1] that the settings of its source ask for.
+    """Returns the map of ``label`` to [0, 1], as the settings of its source say.
 
     Args:
         entry: The settings of the source.
-        rows: Rows of the source, from which ``rescale: standardise`` computes the map.
+        rows: Rows of the source. With ``rescale: standardise`` the map is fitted on their labels.
         label: The name of the label.
 
     Raises:
@@ -313,14 +321,14 @@ def to_example(
     maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
 ) -> TrainingExample:
-    """Converts ``row`` to a training example.
+    """Converts ``row``, a labelled dialogue, to a training example.
 
     Args:
         entry: The settings of the row's source.
         names: Label -> the judge's dimension, such as ``{"helpful": "overall"}``.
         maps: Label -> its map to [0, 1]. A label without a map gives no target.
-        levels: Dimension -> its number of levels (possible ratings), if its target is a probability
-            for each level.
+        levels: Dimension -> its number of levels (possible ratings), for dimensions whose target is
+            a probability for each level.
     """
     example = TrainingExample(
         row.dialogue, source_name(entry.source), {}, group=row.group
@@ -355,8 +363,8 @@ def to_example(
 def split_without_leaks(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
-    """Moves a random share of the training rows to validation and test. A training row that nearly
-    repeats a moved row is dropped.
+    """Moves a random share of the training rows to validation and test. Then drops training rows
+    that nearly repeat a moved row.
 
     Args:
         loaded: The rows (labelled dialogues) of each source.
@@ -373,12 +381,14 @@ def split_without_leaks(
         divided += split_entry(entry_rows, shares, seed)
     divided.sort(key=lambda entry_rows: PARTS.index(entry_rows.part))
     for part in split:
-        if not rows_of(divided, [part]):
+        if not rows_of_parts(divided, [part]):
             raise ConfigError(
                 f"split: no row is in {part}",
                 hint="Type a larger share, or another seed",
             )
-    leaks = find_leaks(rows_of(divided, PARTS[:1]), rows_of(divided, PARTS[1:]))
+    leaks = find_leaks(
+        rows_of_parts(divided, PARTS[:1]), rows_of_parts(divided, PARTS[1:])
+    )
     repeating = {leak.train_id for leak in leaks}
     if repeating:
         logger.warning(
@@ -397,7 +407,7 @@ def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
     """Divides the training rows of one source into training, validation and test rows, and yields
-    each set. Validation and test rows are yielded unchanged.
+    each set. If ``entry_rows`` are not training rows, yields them unchanged.
 
     Args:
         entry_rows: The rows of the source.
@@ -429,12 +439,14 @@ def split_entry(
 
 
 def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]:
-    """Returns the labelled dialogues of one data source, filtered and limited by its settings.
+    """Returns the labelled dialogues of one data source, as its settings select them.
+
+    If the settings have ``plant``, returns copies with injected issues (such as repetition)
+    instead.
 
     Args:
         entry: The settings of the source.
-        part: ``train``, ``validation`` or ``test``, which get different sentences as injected
-            issues (such as repetition).
+        part: ``train``, ``validation`` or ``test``, which get different injected sentences.
         seed: Draws the rows and the injected issues.
 
     Raises:
@@ -444,7 +456,7 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
     reading = ReadingReport(strict=True)
     try:
         stream = stream_rows(entry.source, reading=reading, options=entry.read_options)
-        rows = [row for row in stream if is_trainable(row.dialogue, entry)]
+        rows = [row for row in stream if passes_filters(row.dialogue, entry)]
         reading.show()
         rows = entry.select_langs(rows)
     except SourceError:
@@ -466,8 +478,9 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
     return list(injected)
 
 
-def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
-    """Returns whether ``dialogue`` has an assistant turn and passes the filters of ``entry``."""
+def passes_filters(dialogue: Dialogue, entry: DataEntry) -> bool:
+    """Returns whether ``dialogue`` has an assistant turn, and its chatbot and number of turns pass
+    the filters of ``entry``."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
     turns = len(dialogue.turns)

@@ -66,11 +66,14 @@ def train_judge(
     """Trains, calibrates, saves and checks the judge that ``config`` describes, and returns its
     folder.
 
+    A stopped run resumes from its newest checkpoint.
+
     Args:
-        overwrite: Whether to remove the checkpoints of an earlier run first.
+        overwrite: Whether to remove the checkpoints of an earlier run first, instead of resuming.
 
     Raises:
         ConfigError: A setting does not fit the rows, or the folder holds other files.
+        SourceError: A source of rows cannot be read.
         LeakError: A dialogue is in both training and held-out rows.
         JudgeLoadError: The saved judge gives other scores than the trained one.
         MedalError: Another run writes to the folder.
@@ -101,7 +104,10 @@ def train_judge(
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
     """Returns facts about the training data of the judge in ``folder``, one mapping for each data
-    source. A judge that starts from its weights has learnt from this data too."""
+    source.
+
+    A judge that starts from the weights of this judge has learnt from that data too.
+    """
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
@@ -178,14 +184,14 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves a trained judge with its agreement with people's labels, loads it again and compares
-    scores.
+    """Saves a trained judge and its agreement with people's labels, then loads it again and checks
+    that its scores are the same.
 
     Args:
         config: The settings of the run.
         judge: The trained judge.
         rows: The labelled dialogues of the run. Agreement is measured on validation and test rows.
-        warnings: Sentences about ``rows`` for the judge's card.
+        warnings: Sentences about ``rows`` for the judge's model card.
 
     Raises:
         JudgeLoadError: The loaded judge gives other scores.

@@ -27,7 +27,11 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows
-from medal_judges.training.trainer import JudgeTrainer, count_truncated, load_unsharded
+from medal_judges.training.trainer import (
+    JudgeTrainer,
+    count_truncated,
+    unsharded_loading,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +43,8 @@ def fit_by_steps(
     trainer_class: type[JudgeTrainer] = JudgeTrainer,
 ) -> Any:
     """Trains a neural judge by gradient steps on ``rows`` and calibrates it on the validation rows.
-    Every process takes part.
+
+    In a distributed run, every process must call this function.
 
     Args:
         run: The settings and the dimensions to learn.
@@ -63,7 +68,7 @@ def fit_by_steps(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
-    with load_unsharded():
+    with unsharded_loading():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start_weights(judge, Path(config.start))
@@ -88,7 +93,7 @@ def fit_by_steps(
     except (ValueError, ImportError, RuntimeError) as error:
         raise ConfigError(f"args: {error}") from error
     steps.check_metric()
-    strategy = steps.strategy()
+    strategy = steps.parallel_strategy()
     batch = args.train_batch_size * args.gradient_accumulation_steps
     record["examples a step"] = batch * args.world_size
     if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts

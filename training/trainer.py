@@ -40,15 +40,12 @@ def tokenized_dataset(
     """Returns a tokenised dataset for training ``judge``, with a row for each of ``examples``.
 
     Args:
-        cache: The file in which tokens are cached.
+        cache: The file in which token ids are cached, or None for no cache.
 
     Returns:
-        A dataset with these columns.
-            input_ids: The token ids.
-            length: The number of token ids.
+        A dataset with these columns. input_ids: The token ids. length: The number of token ids.
             labels: A list: the targets of all heads, the index of the data source, and people's
-                mean rating of each dimension. NaN if missing.
-            number: The index of the example.
+            mean rating of each dimension. NaN if missing. number: The index of the example.
             dropped: The number of turns left out because the dialogue is too long for the judge.
             cut: The number of turns shortened for the same reason.
 
@@ -135,7 +132,8 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """A Trainer of transformers that trains the network of a judge in place.
 
-    To change the metrics of validation, override ``statistics``: ``compute_metrics`` is refused.
+    To change the metrics of validation, override ``statistics``, because ``compute_metrics`` is
+    refused.
 
     Args:
         model: The judge.
@@ -183,7 +181,7 @@ class JudgeTrainer(Trainer):
             callbacks=[StopAtNonFiniteLoss(), *callbacks],
             **options,
         )
-        if process_count() > 1 and self.strategy() == "single":
+        if process_count() > 1 and self.parallel_strategy() == "single":
             raise ConfigError(
                 f"{process_count()} processes were launched, and each would train alone",
                 hint="Leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
@@ -199,8 +197,8 @@ class JudgeTrainer(Trainer):
 
         Args:
             outputs: The outputs of the network, with ``logits``.
-            labels: [B, columns] the targets of all heads, then columns for ``statistics``, which
-                are left out.
+            labels: [B, columns] the targets of all heads, then columns for ``statistics``, which do
+                not enter the loss.
             options: Further arguments of the loss function.
         """
         return self.loss(outputs, self.targets_of(labels), **options)
@@ -285,8 +283,8 @@ class JudgeTrainer(Trainer):
             predicted: The logits and labels of the rows, from the Trainer.
 
         Returns:
-            ``spearman/DIMENSION``, or ``auc/DIMENSION`` for a binary head, and their means
-                ``spearman`` and ``auc``.
+            Statistic -> value: ``spearman/DIMENSION`` (or ``auc/DIMENSION`` for a binary head), and
+                the means over dimensions, ``spearman`` and ``auc``.
         """
         statistics: dict[str, float] = {}
         units = self.outputs_by_dimension(predicted)
@@ -300,7 +298,8 @@ class JudgeTrainer(Trainer):
         return with_means(statistics)
 
     def check_metric(self) -> None:
-        """Raises ConfigError if ``metric_for_best_model`` is no metric that validation computes."""
+        """Raises ConfigError if ``metric_for_best_model`` names a metric that validation does not
+        compute."""
         metric = self.args.metric_for_best_model
         names = {"loss"}
         for head in self.judge.heads if self.measures else ():
@@ -323,8 +322,8 @@ class JudgeTrainer(Trainer):
     def outputs_by_dimension(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns dimension -> its logits [n, outputs] in ``predicted``. For a regression they are
-        scores near [0, 1]."""
+        """Returns dimension -> its logits [n, outputs] in ``predicted``, what the Trainer predicted
+        for n rows. For a regression they are scores near [0, 1]."""
         return self.judge.outputs_by_dimension(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -334,8 +333,12 @@ class JudgeTrainer(Trainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits the judge's calibration on ``dataset`` by ``method``, such as ``isotonic``. Every
-        process must call this method."""
+        """Fits the judge's calibration on the rows of ``dataset``, and stores it in the judge.
+        Every process must call this method.
+
+        Args:
+            method: ``temperature``, ``isotonic`` or ``none``, as for ``fit_calibration``.
+        """
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.outputs_by_dimension(predicted), 0
         self.judge.calibration = {}
@@ -349,7 +352,7 @@ class JudgeTrainer(Trainer):
 
     # -- the judge at the end ----------------------------------------------------------------------
 
-    def strategy(self) -> str:
+    def parallel_strategy(self) -> str:
         """Returns how processes share the work: ``single``, ``ddp``, ``zero2``, ``zero3`` or
         ``fsdp``."""
         plugin = self.accelerator.state.deepspeed_plugin
@@ -363,13 +366,13 @@ class JudgeTrainer(Trainer):
     def trained_judge(self) -> SequenceJudge:
         """Returns the trained judge with all of its weights in this process. Every process must
         call this method, and only the main process may use the result."""
-        is_sharded = self.strategy() not in ("single", "ddp")
+        is_sharded = self.parallel_strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
-            with load_unsharded():
+            with unsharded_loading():
                 network = self.judge.network_with_weights(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
@@ -386,7 +389,7 @@ class JudgeTrainer(Trainer):
 
 
 @contextmanager
-def load_unsharded() -> Iterator[None]:
+def unsharded_loading() -> Iterator[None]:
     """Makes models load with all of their weights until the context ends. Under ZeRO-3,
     transformers would load only a shard on each process."""
     from transformers.integrations import deepspeed as integration
@@ -425,7 +428,7 @@ def copy_trainable_weights(network: torch.nn.Module) -> dict[str, Tensor]:
 
 
 class StopAtNonFiniteLoss(TrainerCallback):
-    """A callback that stops a run whose loss is not finite."""
+    """A callback that stops a run with an error if its loss is not finite."""
 
     def on_log(
         self,

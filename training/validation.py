@@ -16,18 +16,19 @@ def agreement(
     sources: np.ndarray,
     is_binary: bool,
 ) -> dict[str, float]:
-    """Returns how well a judge's scores agree with people's ratings, such as ``{"spearman/overall":
-    0.6}``.
+    """Returns how well a judge's scores agree with people's ratings of one dimension, such as
+    ``{"spearman/overall": 0.6}``.
 
-    The value is the mean over sources. The result is empty if no source has two different ratings
-    and scores.
+    The value is the mean over the sources that have different ratings and different scores. If
+    there are none, the result is empty.
 
     Args:
         name: The dimension.
         human: [n] people's mean ratings, NaN if missing.
-        scores: [n] the judge's scores.
+        scores: [n] the judge's scores of the same rows.
         sources: [n] the source of each row.
-        is_binary: Whether to compute AUC (``auc/overall``) instead of Spearman's ρ.
+        is_binary: Whether to compute AUC (``auc/overall``) instead of Spearman's ρ. Ratings from
+            0.5 on are positive.
     """
     values = []
     for source in np.unique(sources):
@@ -49,8 +50,8 @@ def agreement(
 
 
 def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` (such as ``{"spearman/overall": 0.6}``) with two means over dimensions
-    added, ``spearman`` and ``auc``."""
+    """Returns ``statistics`` (such as ``{"spearman/overall": 0.6}``) with two more entries, the
+    means over dimensions ``spearman`` and ``auc``. A mean without values is left out."""
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -69,9 +69,9 @@ class FollowUpSelection:
     """The follow-ups (possible next user turns) that fit one dialogue, as chosen by a model.
 
     Attributes:
-        indices: Indices in the pool of the follow-ups that the model chose every time it was asked,
-            or of all follow-ups if there are none.
-        empty: Whether no follow-up was chosen every time.
+        indices: The indices in the pool of the follow-ups that the model chose every time it was
+            asked. If there are none, all indices.
+        empty: Whether no follow-up was chosen every time, so that ``indices`` has all.
         usage: The tokens and costs of all questions.
         failure: Why an answer of the model could not be read, or None.
         transient: Whether the failure is transient, so that a retry may succeed.
@@ -86,16 +86,18 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """One question to a model, which follow-ups of a pool fit a dialogue, and its answer.
+    """One question to a model (which follow-ups fit a dialogue) and its answer.
+
+    The question is set first. ``_ask_runs`` fills in ``answer`` and the fields after it.
 
     Attributes:
         question: The text of the question.
         order: The follow-ups' indices in the pool, in the shuffled order of the question.
-        options: The follow-ups' texts, in the order of the question.
+        options: The follow-ups' texts, in the same order.
         answer: The model's answer.
         chosen: The indices in the pool that the model chose, or None if the answer could not be
             read.
-        reason: Why the answer could not be read.
+        reason: Why the answer could not be read. Empty if it could.
         usages: The tokens and costs of each answer, two if the question was asked twice.
     """
 
@@ -119,18 +121,18 @@ def select_follow_ups(
 ) -> list[FollowUpSelection]:
     """Asks ``llm`` several times which follow-ups (possible next user turns) fit each dialogue.
 
-    After an answer that cannot be read, asks once more, with more tokens.
+    If an answer cannot be read, the question is asked once more, with a higher token limit.
 
     Args:
-        dialogues: The (id, messages) of each dialogue.
+        dialogues: The (id, messages) of each dialogue. The id also seeds the order of follow-ups.
         pool: The follow-ups to choose from.
         turn: Whether the question is about the last assistant turn instead of the dialogue.
         seed: Seeds the order in which follow-ups are shown.
         runs: How often to ask about each dialogue.
 
     Returns:
-        For each dialogue the follow-ups chosen in all runs, or the whole pool if there are none. A
-            selection has a ``failure`` if an answer could not be read.
+        For each dialogue the follow-ups that were chosen in all runs, or the whole pool if there
+            are none. A selection has a ``failure`` if an answer could not be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -162,7 +164,7 @@ def _make_shuffled_run(
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
-    """Returns a question that lists the follow-ups of ``pool`` in shuffled order.
+    """Returns a question to a model that lists the follow-ups of ``pool`` in shuffled order.
 
     Args:
         prompt: The prompt with the question's template.
@@ -221,10 +223,10 @@ def _common_or_all_follow_ups(runs: Sequence[_Run]) -> FollowUpSelection:
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
-    """Returns the indices of the ``options`` that a model chooses in ``completion``.
+    """Returns the indices (from 0) of the ``options`` that a model chooses in ``completion``.
 
-    A readable answer lists option numbers, counted from 1 (``2, 4 and 5``), or the text of one
-    option on each line. ``none`` chooses no option.
+    A readable answer lists option numbers, counted from 1 (``2, 4 and 5``), or has the text of one
+    option on each line. The answer ``none`` chooses no option.
 
     Raises:
         UnreadError: The answer cannot be read.
@@ -265,7 +267,8 @@ MOST_LOGIT = 12
 
 
 class LogisticScale(Config):
-    """The map from a raw value (a difference of log-likelihoods) to the scale of a dimension.
+    """The logistic map from a raw value (a difference of log-likelihoods) to the scale of a
+    dimension.
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
@@ -321,7 +324,10 @@ class FollowUpConfig(Config):
 
 @dataclass(slots=True)
 class _View:
-    """What the model reads of a dialogue.
+    """What the model reads of a dialogue, and the follow-ups it selects for it.
+
+    The messages are set first. ``selection`` is filled in later, if the judge has the setting
+    ``select``.
 
     Attributes:
         start: How many of the oldest messages are dropped to fit the model's context.
@@ -337,10 +343,11 @@ class _View:
 
 
 class FollowUpJudge(Judge):
-    """A judge that scores dialogues by the likelihoods of follow-ups, possible next user turns.
+    """A judge that scores dialogues by the likelihoods of follow-ups, which are possible next user
+    turns.
 
-    A dimension's raw value is the mean log-likelihood of its positive follow-ups, minus the mean
-    log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale.
+    The raw value of a dimension is the mean log-likelihood of its positive follow-ups, minus the
+    mean log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale.
 
     Args:
         config: The settings, which name the language model and the file of follow-ups.
@@ -485,11 +492,12 @@ class FollowUpJudge(Judge):
         return continuations
 
     def _message_counts_by_answer(self, request: ScoreRequest) -> dict[int, int]:
-        """Returns how many messages come before the follow-ups, for each scored assistant turn.
+        """Returns how many messages come before the follow-ups, for each assistant turn that is
+        scored.
 
         Returns:
-            Index of the assistant turn -> number of messages, such as ``{1: 2, 3: 4}``. For the
-                last assistant turn it counts all messages.
+            Index of the assistant turn in the dialogue -> number of messages, such as ``{1: 2, 3:
+                4}``. The last assistant turn has the number of all messages.
         """
         view, answers = request.payload, request.dialogue.assistant_turns
         ends = {}
@@ -505,8 +513,8 @@ class FollowUpJudge(Judge):
         return dict(list(ends.items())[-count:])
 
     def _reduce_likelihood(self, likelihood: Likelihood) -> float:
-        """Returns the log-probability of a follow-up, averaged or added up over tokens as
-        ``reduce`` says. With ``likelihood: joint`` the tokens of the dialogue count too."""
+        """Returns the log-probability of a follow-up, averaged over its tokens or added up, as the
+        setting ``reduce`` says. With ``likelihood: joint`` the tokens of the dialogue count too."""
         total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
             assert likelihood.prefix_logprob is not None

@@ -71,14 +71,14 @@ class FollowUpPool(Config):
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def indices_for(self, dimension: str) -> tuple[int, ...]:
-        """Returns the indices of the follow-ups that are about ``dimension``."""
+        """Returns the indices of the follow-ups that tell something about ``dimension``."""
         applies = [
             not f.dimensions or dimension in f.dimensions for f in self.follow_ups
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
     def draw_evenly(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` follow-ups, drawn at random with ``seed``.
+        """Returns a pool of ``count`` follow-ups of this one, drawn at random with ``seed``.
 
         Equally many are drawn from each model that proposed follow-ups (DIET, section 6.2).
 
@@ -104,7 +104,8 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """Returns the follow-ups in the file ``path``, or a shipped pool (``followups/contrast``).
+    """Returns the follow-ups in ``path``, a file or the name of a shipped pool, such as
+    ``followups/contrast``.
 
     Raises:
         ConfigError: The file is missing or a field is wrong.

@@ -41,7 +41,8 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The formula for the score of one dimension on [0, 1].
+    """The formula by which a hybrid judge computes its score of one dimension from other judges'
+    scores, all on [0, 1].
 
         score = curve(squash(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...))
 
@@ -50,7 +51,7 @@ class Formula:
     Attributes:
         inputs: Scores of members (the combined judges), such as ``geval:empathy``. ``geval`` alone
             is that member's score of the formula's own dimension.
-        weights: The weight of each input.
+        weights: The weight of each of ``inputs``, in the same order.
         intercept: The constant term of the sum.
         curve: The x values and the y values of the knots of a monotone calibration map. None is no
             calibration.
@@ -62,10 +63,11 @@ class Formula:
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def sum_with_intercept(self, units: np.ndarray) -> np.ndarray:
-        """Returns ``intercept`` plus the weighted sum of the inputs, [n], not limited to [0, 1].
+        """Returns ``intercept`` plus the weighted sum of the inputs for n dialogues, [n]. It can be
+        below 0 or above 1.
 
         Args:
-            units: The input scores of n dialogues on [0, 1], [n, inputs].
+            units: The input scores of the dialogues on [0, 1], [n, inputs].
         """
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
@@ -116,7 +118,8 @@ Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 
 
 class HybridSettings(Config):
-    """The settings of a hybrid judge. Its file in configs/judges/ has ``family: hybrid``.
+    """The settings of a hybrid judge, which combines other judges. Its file in configs/judges/ has
+    ``family: hybrid``.
 
     Attributes:
         name: The name of the hybrid.
@@ -144,13 +147,14 @@ class HybridSettings(Config):
 
 @plain_dataclass(frozen=True, slots=True)
 class Member:
-    """A judge that a hybrid uses.
+    """A judge that a hybrid combines with others, as it was loaded.
 
     Attributes:
         name: The judge's name in the hybrid.
         judge: The loaded judge.
         file: The YAML file that describes the judge. None for a judge that is saved as a folder.
-        options: Setting -> the value that overrides the YAML file, such as ``{"seed": 1}``.
+        options: Argument of ``Judge.from_pretrained`` -> its value, such as ``{"seed": 1}``, which
+            overrides the YAML file.
     """
 
     name: str
@@ -218,8 +222,8 @@ def load_saved_member(
 
     Args:
         saved: The member's record in judge.json, from ``save_or_reference``.
-        options: Member -> its options. ``device`` and ``dtype`` apply to all members saved as
-            folders.
+        options: Member -> its options. ``device`` and ``dtype`` beside the members apply to all
+            members that are saved as folders.
 
     Raises:
         JudgeLoadError: The member is missing or has changed since it was saved.
@@ -250,12 +254,13 @@ def load_saved_member(
 class HybridJudge(Judge):
     """A judge that combines the scores of other judges, its members.
 
-    A dimension has no score if a member in its formula gives none.
+    If a member in a dimension's formula gives no score, the hybrid has no score of the dimension
+    either.
 
     Args:
         members: Name -> member.
         lines: Dimension -> the formula of its score.
-        dimensions: The dimensions to score.
+        dimensions: The dimensions to score, each with a formula in ``lines``.
         name: The judge's name.
         facts: Facts about the training of the formulas, which judge.json keeps.
 
@@ -310,11 +315,14 @@ class HybridJudge(Judge):
         return cls(members, lines, dimensions, name=config.name)
 
     def _require_valid_input(self, key: str, dimension: Dimension) -> None:
-        """Raises ConfigError if an input of the formula of ``dimension`` is wrong.
+        """Raises ConfigError if the input ``key`` of the formula of ``dimension`` is wrong.
+
+        The member must exist. If ``key`` is only a member, such as ``geval``, both judges must
+        agree on whether high or low scores are good.
 
         Args:
-            key: The input, such as ``geval:empathy``. The member must exist. For ``geval`` alone,
-                its dimension must agree on whether high or low scores are good.
+            key: The input, such as ``geval:empathy``, or ``geval`` for the member's score of
+                ``dimension``.
         """
         name, own_name = split_input_name(key, dimension.name)
         if name not in self.members:
@@ -442,7 +450,8 @@ class HybridJudge(Judge):
     ) -> Judgement:
         """Combines the members' judgements of ``request`` into one judgement on ``dimensions``.
 
-        Also sets in ``request`` how many turns a member has left out or shortened.
+        Also records in ``request`` how many turns a member has left out or shortened, if that is
+        more than before.
 
         Args:
             answers: Member -> its judgement.
@@ -470,9 +479,9 @@ class HybridJudge(Judge):
     def _dimension_score(
         self, dimension: Dimension, answers: Mapping[str, Judgement]
     ) -> DimensionScore:
-        """Returns the score of ``dimension``.
+        """Returns the hybrid's score of ``dimension``.
 
-        If the score is one member's score on the same scale, the member's distribution, details and
+        If it is one member's score on the same scale, the member's distribution, details and
         contributions are copied too.
 
         Args:

@@ -25,7 +25,8 @@ REACTION_NAMES = (
 
 
 class LinearConfig(TrainedConfig):
-    """The settings of a linear judge. Its judge.json holds all of them.
+    """The settings of a linear judge, as in its judge.json: a frozen text encoder, and one head for
+    each dimension.
 
     Attributes:
         base: The pretrained text encoder, which is not trained: a Hub id, a folder,
@@ -34,17 +35,19 @@ class LinearConfig(TrainedConfig):
         max_tokens: The maximum number of tokens that the encoder reads at once. Longer texts are
             encoded in pieces.
         reading: What the judge reads. ``turns``: the mean embedding and features of each speaker's
-            turns. ``dialogue``: the dialogue as one text. ``answers``: each assistant turn with the
-            user turn before it.
+            turns. ``dialogue``: the embedding of the whole dialogue as one text, and the mean
+            features of each speaker's turns. ``answers``: each assistant turn with the user turn
+            before it.
         vectors: Whether the judge reads embeddings of texts besides ``features``.
         features: Features of turns, from base/turn_features.py, such as ``log_words`` (log of the
             number of words) for both speakers, or ``user.log_words`` for one.
-        limit: The maximum absolute value of a standardised feature. Larger values are clipped.
+        limit: The maximum absolute value of a standardised feature. Larger values are clipped. None
+            clips nothing.
         reply: Example replies of a pleased and of an annoyed user, such as ``{"positive": ["Good
             point."], "negative": ["Stop it."]}``. The features ``reaction``, ``expected_reaction``
             and ``follows_answer`` need them.
         head: The model of each dimension: ``ridge``, ``logistic`` or ``mlp_classifier``. None is
-            logistic for a binary dimension, otherwise ridge.
+            ``logistic`` for a binary dimension and ``ridge`` for any other.
         grid: Hyperparameter -> the values to try, such as ``{"alpha": [0.1, 1]}``. Linear heads
             have ``alpha`` (L2 penalty) and ``share`` (the factor that embeddings are multiplied
             by). MLPs have ``classes`` (the highest class) and the settings of scikit-learn's
@@ -54,7 +57,8 @@ class LinearConfig(TrainedConfig):
             ``{"overall": {"user.near_copy": -0.25}}``. If the largest is 1, they count as much as
             the fitted weights. Needs ``stretch``.
         offsets: Dimension -> language -> a constant to add to a ridge head's score, as a fraction
-            of the scale, such as ``{"overall": {"de": 0.03}}``. The judge supports these languages.
+            of the scale, such as ``{"overall": {"de": 0.03}}``. If given, the judge supports only
+            these languages.
         decode: How an MLP's class probabilities become a score: the ``expected`` class, or the most
             probable class (``argmax``).
         fold_by: What cross-validation holds out in a fold: a fifth of the dialogues
@@ -114,21 +118,21 @@ class LinearConfig(TrainedConfig):
         return self
 
     @property
-    def bare_measure_names(self) -> tuple[str, ...]:
-        """The features that work without the setting ``reply``, each without ``user.`` and
-        ``assistant.``, such as ``("log_words", "copy")``."""
+    def bare_names_without_reply(self) -> tuple[str, ...]:
+        """The names of the features that work without the setting ``reply``, each without ``user.``
+        and ``assistant.``, such as ``("log_words", "copy")``."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def bare_feature_names(self) -> tuple[str, ...]:
-        """All features, each without ``user.`` and ``assistant.``, such as ``("log_words",
-        "reaction")``.
+        """The names of all features, each without ``user.`` and ``assistant.``, such as
+        ``("log_words", "reaction")``.
 
         The features that need the setting ``reply`` come last.
         """
         names = {feature.rpartition(".")[2] for feature in self.features}
-        return self.bare_measure_names + tuple(
+        return self.bare_names_without_reply + tuple(
             name for name in REACTION_NAMES if name in names
         )
 
@@ -137,7 +141,8 @@ class LinearConfig(TrainedConfig):
         """Feature -> its input columns, as pairs (side, name), where side 0 is the user and side 1
         the assistant.
 
-        ``user.copy`` has the column ``(0, "copy")``, and ``copy`` has one for each side.
+        ``user.copy`` has the one column ``(0, "copy")``. ``copy`` has two, ``(0, "copy")`` and
+        ``(1, "copy")``.
         """
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
@@ -152,12 +157,15 @@ class LinearConfig(TrainedConfig):
     def needs_turn_vectors(self) -> bool:
         """Whether the judge needs an embedding of each turn."""
         reads_vectors = self.vectors and self.reading != "dialogue"
-        has_similarities = not set(self.bare_measure_names).isdisjoint(SIMILARITY_NAMES)
+        has_similarities = not set(self.bare_names_without_reply).isdisjoint(
+            SIMILARITY_NAMES
+        )
         return reads_vectors or has_similarities or self.reply is not None
 
     @property
     def needs_base(self) -> bool:
-        """Whether the judge needs its text encoder, and not only features of the text."""
+        """Whether the judge needs its text encoder. Without it, the judge reads only features of
+        the text."""
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:

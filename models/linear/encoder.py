@@ -146,7 +146,8 @@ class TextEncoder:
         self.model.save(str(folder), create_model_card=False)
 
     def move_to(self, device: torch.device, dtype: str) -> None:
-        """Moves the encoder to ``device`` in ``dtype`` (``fp32``, ``bf16`` or ``fp16``)."""
+        """Moves the encoder to ``device`` and converts its weights to ``dtype`` (``fp32``, ``bf16``
+        or ``fp16``)."""
         self.packed = None
         if self.can_pack and device.type == "cpu":
             self.packed = PackedBert(
@@ -165,8 +166,8 @@ class TextEncoder:
         return [encoding.ids for encoding in encodings]
 
     def to_pieces(self, ids: Sequence[int]) -> Pieces:
-        """Splits the token ``ids`` of a text into pieces of at most ``max_tokens``, and adds the
-        special tokens (such as ``[CLS]``) to each piece."""
+        """Splits the token ``ids`` of a text into pieces, and adds the special tokens (such as
+        ``[CLS]``) to each. A piece has at most ``max_tokens`` tokens with them."""
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -177,7 +178,8 @@ class TextEncoder:
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
         """Returns the embedding of each text, a unit vector, [texts, width].
 
-        For a text of several pieces it is the mean over the pieces, weighted by number of tokens.
+        A text of several pieces has the mean of their embeddings, weighted by their numbers of
+        tokens.
 
         Args:
             texts: For each text, its pieces of token ids from ``to_pieces``.

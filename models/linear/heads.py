@@ -21,16 +21,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """The trained model of one dimension, from the inputs [n, C] of n dialogues to scores.
+    """The trained model of one dimension, which maps the inputs [n, C] of n dialogues to scores.
 
     Attributes:
         kind: ``ridge`` (outputs a score, mostly on [0, 1]), ``logistic`` (outputs a logit) or
             ``mlp_classifier`` (outputs class logits).
-        layers: Pairs (weight [in, out], bias [out]), with ReLU between them.
-        top: The highest class of an MLP, whose lowest class is 0. Otherwise 1.
-        classes: The classes that occur in an MLP's training data, otherwise empty.
-        averages: What an average user turn and an average assistant turn add to a linear head's
-            output.
+        layers: Pairs (weight [in, out], bias [out]), with ReLU between them. ``ridge`` and
+            ``logistic`` have one layer with one output.
+        top: The highest class of an MLP, whose lowest class is 0. For the other kinds it is 1.
+        classes: The classes that occur in an MLP's training data. Empty for the other kinds.
+        averages: What an average user turn and an average assistant turn add to the output of
+            ``ridge`` or ``logistic``.
     """
 
     kind: HeadName
@@ -68,7 +69,7 @@ class FittedHead:
 
     def mlp_probabilities(self, columns: Floats) -> Floats:
         """Returns an MLP's probabilities of the classes 0 to ``top``, [n, top + 1], for the inputs
-        ``columns`` [n, C]."""
+        ``columns`` [n, C]. A class that training has not seen has probability 0."""
         logits = torch.from_numpy(self.outputs(columns))
         if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
@@ -80,7 +81,8 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns the scores on [0, 1], [n], before isotonic calibration and the threshold.
+        """Returns the scores of n dialogues on [0, 1], [n], before isotonic calibration and the
+        decision threshold.
 
         Args:
             columns: The inputs, [n, C].
@@ -113,8 +115,8 @@ class FittedHead:
         }
 
     def named_arrays(self, name: str) -> dict[str, Floats]:
-        """Returns tensor name -> weights, such as ``{"heads.overall.0.weight": ...}``. ``name`` is
-        the dimension."""
+        """Returns tensor name -> weights, such as ``{"heads.overall.0.weight": ...}`` for the first
+        layer. ``name`` is the dimension."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)

@@ -40,9 +40,9 @@ from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.heads import FittedHead, Floats, spread_over_levels
 from medal_judges.models.linear.reader import (
     DialogueReader,
-    TurnReading,
+    DialogueReading,
     answer_weights,
-    join_turns,
+    concatenate_field,
 )
 from medal_judges.models.linear.reply import Reactions
 from medal_judges.models.model_files import PREFIX, base_hash
@@ -61,10 +61,11 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {
 
 
 class LinearJudge(LearnedJudge):
-    """A judge with a linear model or an MLP for each dimension, over embeddings and features of
-    turns.
+    """A judge with a linear model or an MLP for each dimension. Their inputs are embeddings and
+    features of turns.
 
-    Linear models of turns also give contributions: what each turn adds to the score.
+    Linear models that read turns also give contributions, which say what each turn adds to the
+    score.
 
     Args:
         config: The settings.
@@ -225,8 +226,8 @@ class LinearJudge(LearnedJudge):
         return judge
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
-        """Loads the heads, and the means and standard deviations of their inputs, from the
-        safetensors file ``path``.
+        """Loads the heads, the means and standard deviations of their inputs, and the reply models
+        if any, from the safetensors file ``path``.
 
         Args:
             records: Dimension -> what judge.json stores about its head, such as its number of
@@ -241,7 +242,7 @@ class LinearJudge(LearnedJudge):
         for name, tensor in read_weights(path).items():
             groups.setdefault(name.partition(".")[0], {})[name] = tensor
         if self.config.reply is not None and reader.encoder is not None:
-            sizes = reader.encoder.width, len(self.config.bare_measure_names)
+            sizes = reader.encoder.width, len(self.config.bare_names_without_reply)
             reader.reactions = Reactions.from_tensors(
                 self.config.reply, *sizes, groups.pop("reply"), path
             )
@@ -297,7 +298,7 @@ class LinearJudge(LearnedJudge):
     def _dimension_scores(
         self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
     ) -> Iterator[DimensionScore]:
-        """Yields the score of each of ``requests`` (dialogues to score) on ``dimension``.
+        """Yields the score on ``dimension`` of each of ``requests``, the dialogues to score.
 
         Args:
             rows: The F features and the embedding (W numbers) of each turn of all requests, [T, F +
@@ -331,8 +332,8 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns scores on [0, 1] of the dimension ``name``, [n], before isotonic calibration and
-        the threshold.
+        """Returns the scores of n dialogues on the dimension ``name``, on [0, 1], [n], before
+        isotonic calibration and the decision threshold.
 
         Args:
             columns: The head's inputs, [n, C].
@@ -355,7 +356,7 @@ class LinearJudge(LearnedJudge):
         """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
-            return join_turns(readings, "weights")
+            return concatenate_field(readings, "weights")
         weights = []
         for reading in readings:
             turns, rows = np.split(rows, [len(reading.roles)])
@@ -404,17 +405,18 @@ class LinearJudge(LearnedJudge):
         rows: Floats,
         outputs: Floats,
     ) -> Iterator[Contributions | None]:
-        """Yields what each turn adds to the output of a linear head, compared with an average turn.
+        """Yields, for each request, what each turn adds to the output of a linear head, compared
+        with an average turn.
 
         Args:
             dimension: The head's dimension.
-            requests: The dialogues.
+            requests: The n dialogues.
             weights: How much each turn of all requests counts in the head's input, [T].
             rows: The F features and the embedding (W numbers) of these turns, [T, F + W].
             outputs: The head's output for each request, [n].
 
         Yields:
-            The contributions of a request, or None if the index of the turn to score is
+            The contributions of a request. None if it judges a single turn whose index is
                 EXPLAINED_TURNS or more.
         """
         head, fitted = self.heads[dimension.name], self.calibration_of(dimension.name)
@@ -424,14 +426,14 @@ class LinearJudge(LearnedJudge):
             values = dimension.low + factor * outputs
         # Of user turns, then of assistant turns.
         slopes = head.layers[0][0][:, 0].reshape(2, -1)
-        roles = join_turns([request.payload for request in requests], "roles")
+        roles = concatenate_field([request.payload for request in requests], "roles")
         parts = rows * slopes[roles]
         means = np.array(head.averages)[roles]
         moves = factor * weights * (parts.sum(axis=1) - means)
         unit = _UNITS[head.kind][fitted.isotonic is not None]
         start = 0
         for request, value in zip(requests, values.tolist(), strict=True):
-            reading: TurnReading = request.payload
+            reading: DialogueReading = request.payload
             span = slice(start, start + len(reading.roles))
             start = span.stop
             if request.turn is not None and request.turn >= EXPLAINED_TURNS:

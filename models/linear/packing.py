@@ -21,7 +21,7 @@ PASS_TOKENS = 2048
 
 
 class PackedBert:
-    """A BERT encoder that reads a batch of texts without padding.
+    """A BERT encoder that reads a batch of texts without padding, as one long row of tokens.
 
     Args:
         weights: Tensor name -> weights, as transformers saves them.
@@ -38,7 +38,8 @@ class PackedBert:
             self.weights[name] = weight.to(dtype)
 
     def token_sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """Returns the sum of the token vectors of each text, [P, H] in fp32.
+        """Returns the sum of the token vectors of each text, [P, H] in fp32, where H is the width
+        of the encoder.
 
         Args:
             pieces: The token ids of P texts, sorted by length.
@@ -73,13 +74,14 @@ class PackedBert:
     def _attend(
         self, name: str, vectors: Tensor, lengths: Iterable[int], sizes: Sequence[int]
     ) -> Tensor:
-        """Returns the output of one self-attention layer, [N, H].
+        """Returns the output of one self-attention layer, [N, H]. Tokens attend only to tokens of
+        their own text.
 
         Args:
             name: The start of the layer's tensor names, such as ``encoder.layer.0.attention.self``.
             vectors: The vectors of all N tokens, sorted by the length of their text, [N, H].
-            lengths: The distinct lengths of texts, in order.
-            sizes: For each length, the number of tokens of all its texts.
+            lengths: The distinct lengths of texts, in the order of ``vectors``.
+            sizes: For each of ``lengths``, the number of tokens of all its texts together.
         """
         shape = (len(vectors), self.settings.num_attention_heads, -1)
         parts = []

@@ -29,21 +29,25 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(slots=True)
-class TurnReading:
+class DialogueReading:
     """The features and embeddings of a dialogue's T turns, before they are standardised.
+
+    ``read`` of DialogueReader fills all fields. ``add_reply_features`` later replaces ``features``.
 
     Attributes:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
         measures: The features that need no reply model (a network that predicts the user's next
             turn), [T, M].
-        features: ``measures``, then the features from the reply models if there are any, [T, F].
+        features: ``measures``, followed by the features from the reply models if there are any, [T,
+            F].
         texts: The embeddings of the turns (unit vectors), [T, H], or [T, 0] if not needed.
-        vectors: ``texts`` if the heads read embeddings of turns, otherwise [T, 0].
+        vectors: ``texts`` if the heads read embeddings of turns. Otherwise [T, 0].
         weights: The weight of each turn in the mean over its speaker's turns, [T].
-        text_vector: The embedding of the whole dialogue, [W], for ``reading: dialogue``, otherwise
+        text_vector: The embedding of the whole dialogue, [W], with ``reading: dialogue``. Otherwise
             [0].
         tokens: The number of tokens of all turns.
-        skipped: How many of the oldest turns are left out of these arrays.
+        skipped: How many of the oldest turns are left out of these arrays because the dialogue is
+            too long.
     """
 
     roles: npt.NDArray[np.int64]
@@ -56,7 +60,7 @@ class TurnReading:
     tokens: int = 0
     skipped: int = 0
 
-    def drop_unweighted_turns(self) -> TurnReading:
+    def drop_unweighted_turns(self) -> DialogueReading:
         """Returns a copy with only those turns whose weight is not 0."""
         rows = np.flatnonzero(self.weights)
         names = ("roles", "measures", "features", "texts", "vectors", "weights")
@@ -65,9 +69,9 @@ class TurnReading:
 
 @dataclass(slots=True)
 class TurnScale:
-    """Standardises the features and embeddings of turns with means of the training data.
+    """Standardises the features and embeddings of turns with statistics of the training data.
 
-    Each array has a row for user turns and a row for assistant turns.
+    In each array, row 0 is for user turns and row 1 for assistant turns.
 
     Attributes:
         mean: The mean of each feature, [2, F].
@@ -82,11 +86,11 @@ class TurnScale:
 
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
-        """Returns a TurnScale that changes nothing.
+        """Returns a TurnScale that changes nothing: means of 0 and standard deviations of 1.
 
         Args:
-            features: The number of features.
-            width: The number of components of an embedding.
+            features: The number F of features.
+            width: The number W of components of an embedding.
         """
         return cls(
             np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
@@ -112,9 +116,11 @@ class TurnScale:
         return scores if limit is None else np.clip(scores, -limit, limit)
 
 
-def join_turns(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
-    """Returns the array ``field`` (such as ``features``) of all ``readings``, joined along the
-    turns, [T, ...]."""
+def concatenate_field(
+    readings: Sequence[DialogueReading], field: str
+) -> npt.NDArray[Any]:
+    """Returns the arrays ``field`` (such as ``features``) of all ``readings``, concatenated along
+    their first axis, the turns: [T, ...]."""
     return np.concatenate([getattr(reading, field) for reading in readings])
 
 
@@ -129,7 +135,9 @@ class DialogueReader:
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
         self.config, self.encoder = config, encoder
         self.names = config.bare_feature_names
-        self.places = [ALL_FEATURES.index(name) for name in config.bare_measure_names]
+        self.places = [
+            ALL_FEATURES.index(name) for name in config.bare_names_without_reply
+        ]
         self.has_vectors = config.vectors and config.reading != "dialogue"
         self.width = encoder.width if encoder is not None and config.vectors else 0
         self.turn_width = self.width if self.has_vectors else 0
@@ -167,7 +175,7 @@ class DialogueReader:
 
     # -- what costs: features and vectors of turns -----------------------------------------------
 
-    def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
+    def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[DialogueReading]:
         """Computes the features and embeddings of the turns of each of ``dialogues``.
 
         Args:
@@ -180,7 +188,7 @@ class DialogueReader:
         if self.config.needs_turn_vectors:
             vectors = self._embed(pieces, budget)
         surfaces: dict[int, Vectors] = {}
-        readings: list[TurnReading] = []
+        readings: list[DialogueReading] = []
         for dialogue, start in zip(
             _longest_continuations(dialogues), starts, strict=True
         ):
@@ -212,14 +220,14 @@ class DialogueReader:
         vectors: Mapping[str, Vectors],
         pieces: Mapping[str, Pieces],
         skipped: int,
-    ) -> TurnReading:
-        """Returns the features and embeddings of ``turns``.
+    ) -> DialogueReading:
+        """Returns the features and embeddings of ``turns``, the T turns of one dialogue.
 
         Args:
             surface: The features of each turn that need no embeddings, [T, S].
-            vectors: Text -> its embedding.
-            pieces: Text -> its token ids.
-            skipped: How many older turns are left out.
+            vectors: Text -> its embedding. Empty if embeddings of turns are not needed.
+            pieces: Text -> its token ids, by which tokens are counted.
+            skipped: How many older turns of the dialogue are left out.
         """
         sides, texts = [], []
         tokens = 0 if self.encoder is not None else len(turns)
@@ -233,7 +241,7 @@ class DialogueReader:
             unit = stacked.astype(np.float64)
             similarities = turn_similarities(unit @ unit.T, roles)
         measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
-        return TurnReading(
+        return DialogueReading(
             roles=roles,
             measures=measures,
             features=measures,
@@ -262,8 +270,8 @@ class DialogueReader:
         return weights
 
     def _token_pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
-        """Returns the token ids of each distinct text in ``texts``, in pieces that fit the
-        encoder."""
+        """Returns text -> its token ids, in pieces that fit the encoder, for each distinct text in
+        ``texts``. Empty without an encoder."""
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
@@ -271,10 +279,10 @@ class DialogueReader:
         return dict(zip(distinct, pieces, strict=True))
 
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
-        """Returns the embedding of each text.
+        """Returns text -> its embedding.
 
         Args:
-            pieces: Text -> its token ids.
+            pieces: Text -> its token ids, in pieces that fit the encoder.
             budget: The maximum number of padded tokens in a batch.
         """
         assert self.encoder is not None
@@ -284,22 +292,23 @@ class DialogueReader:
     # -- what is cheap: columns ------------------------------------------------------------------
 
     def add_reply_features(
-        self, readings: Sequence[TurnReading], half: int | None = None
+        self, readings: Sequence[DialogueReading], half: int | None = None
     ) -> None:
-        """Adds the features from the reply models, which predict the user's next turn, to
+        """Adds the features from the reply models (which predict the user's next turn) to
         ``features`` of each of ``readings``.
 
         Does nothing if the judge has no reply models.
 
         Args:
-            half: In training, which of the two reply models to use (0 or 1). None is the mean of
-                both.
+            half: In training, the reply model to use, 0 or 1. None takes the mean of both.
         """
         if self.reactions is None or not readings:
             return
         roles = [reading.roles for reading in readings]
         measures = self.scale.standardise(
-            join_turns(readings, "measures"), np.concatenate(roles), self.config.limit
+            concatenate_field(readings, "measures"),
+            np.concatenate(roles),
+            self.config.limit,
         )
         texts = [reading.texts for reading in readings]
         reactions = self.reactions.reaction_features(texts, measures, roles, half)
@@ -308,30 +317,31 @@ class DialogueReader:
             features = [reading.measures, columns[:, is_read]]
             reading.features = np.concatenate(features, axis=1)
 
-    def turn_columns(self, readings: Sequence[TurnReading]) -> Floats:
-        """Returns the standardised features, then the embedding, of all turns of ``readings``, [T,
-        F + W]."""
-        sides = join_turns(readings, "roles")
+    def turn_columns(self, readings: Sequence[DialogueReading]) -> Floats:
+        """Returns the standardised features and the centred embedding of each of the T turns of all
+        ``readings``, side by side, [T, F + W]."""
+        sides = concatenate_field(readings, "roles")
         standardised = self.scale.standardise(
-            join_turns(readings, "features"), sides, self.config.limit
+            concatenate_field(readings, "features"), sides, self.config.limit
         )
-        centred = join_turns(readings, "vectors") - self.scale.centre[sides]
+        centred = concatenate_field(readings, "vectors") - self.scale.centre[sides]
         return np.concatenate([standardised, centred], axis=1)
 
     def pool_turns(
-        self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
+        self, readings: Sequence[DialogueReading], rows: Floats, weights: Floats
     ) -> Floats:
         """Returns the inputs of the heads for n dialogues, [n, C].
 
-        They are the embedding of the whole dialogue (only with ``reading: dialogue``), the weighted
-        sum of the user turns, and the weighted sum of the assistant turns.
+        The C columns are the embedding of the whole dialogue (only with ``reading: dialogue``), the
+        weighted sum of the user turns, and the weighted sum of the assistant turns.
 
         Args:
             readings: The n dialogues.
-            rows: The features and embeddings of all their turns, from ``turn_columns``, [T, F + W].
+            rows: The features and embeddings of all their T turns, from ``turn_columns``, [T, F +
+                W].
             weights: How much each turn counts in the sum of its speaker's turns, [T].
         """
-        sides = join_turns(readings, "roles")
+        sides = concatenate_field(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
         texts = np.stack([reading.text_vector for reading in readings])
         columns: list[npt.NDArray[np.floating]] = [texts]
@@ -342,8 +352,8 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns weights that average some assistant turns, each with the last user turn before it,
-    [T].
+    """Returns the weight of each of a dialogue's T turns in a mean of assistant turns, each read
+    with the last user turn before it, [T].
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].

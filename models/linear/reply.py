@@ -20,32 +20,33 @@ from medal_judges.models.base.saving import require_matching_tensors
 
 # Each reply model learns from one half of the groups, and reads the other half in training.
 HALVES = 2
-WIDTH = 256  # of the hidden layer
+HIDDEN_WIDTH = 256  # of the hidden layer
 _SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
 _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
 
 
 class ReplyModel(nn.Module):
-    """A network that predicts the embedding of the user's next turn from an assistant turn.
+    """A network that predicts the embedding of the user's next turn from an assistant turn and the
+    two turns before it.
 
     Args:
-        hidden: The width H of a turn's embedding.
+        vector_width: The width H of a turn's embedding, which is also the width of the output.
         features: The number F of features of a turn.
-        width: The width of the hidden layer.
+        hidden_width: The width of the hidden layer.
     """
 
-    def __init__(self, hidden: int, features: int, width: int) -> None:
+    def __init__(self, vector_width: int, features: int, hidden_width: int) -> None:
         super().__init__()
-        self.answer = nn.Linear(hidden, hidden, bias=False)
-        self.next_turn = nn.Linear(hidden, hidden, bias=False)
+        self.answer = nn.Linear(vector_width, vector_width, bias=False)
+        self.next_turn = nn.Linear(vector_width, vector_width, bias=False)
         for layer in (self.answer, self.next_turn):
             # nn.init.eye_ would import torch's compiler on the device meta
             layer.weight.data.zero_().fill_diagonal_(1)
         self.context = nn.Sequential(
-            nn.Linear(4 * hidden + features, width),
+            nn.Linear(4 * vector_width + features, hidden_width),
             nn.GELU(),
             nn.Dropout(0.2),
-            nn.Linear(width, hidden),
+            nn.Linear(hidden_width, vector_width),
         )
         for parameter in self.context[3].parameters():
             nn.init.zeros_(parameter)
@@ -67,11 +68,13 @@ class ReplyModel(nn.Module):
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def project_turns(self, vectors: Tensor) -> Tensor:
-        """Maps the embeddings of turns, ``vectors`` [..., H], to the space of the predictions."""
+        """Maps the embeddings of turns, ``vectors`` [..., H], into the space of the predictions,
+        where they are unit vectors [..., H]."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
-        """Returns the log-likelihood of the actual next turns, up to a constant, [...].
+        """Returns the log-likelihood of the actual next turns, [...], up to a constant that is the
+        same for all turns.
 
         Args:
             expected: The predictions of ``forward``, [..., H].
@@ -80,7 +83,8 @@ class ReplyModel(nn.Module):
         return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
     def log_mean_likelihood(self, expected: Tensor, others: Tensor) -> Tensor:
-        """Returns the log of the mean likelihood of N possible next turns, [...].
+        """Returns the log of the mean likelihood of N possible next turns, [...], up to the same
+        constant as ``log_likelihood``.
 
         Args:
             expected: The predictions of ``forward``, [..., H].
@@ -94,7 +98,8 @@ class ReplyModel(nn.Module):
 def log_mean_exp_cosine(
     vectors: Tensor, others: Tensor, sharpness: Tensor | float
 ) -> Tensor:
-    """Returns log(mean(exp(sharpness * cosine))), where the mean is over ``others``, [...].
+    """Returns log(mean(exp(sharpness * cosine))) for each of ``vectors``, [...]. The mean is over
+    ``others``.
 
     Args:
         vectors: Unit vectors, [..., H].
@@ -119,39 +124,39 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Reactions(nn.Module):
-    """Compares reactions of users with typical reactions of a pleased and an annoyed user, by
-    embeddings.
+    """Scores how positively users react to assistant turns, by comparing embeddings with typical
+    replies of a pleased and an annoyed user.
 
-    The reaction to an assistant turn is the next user turn that a ReplyModel predicts. A user turn
-    is itself a reaction.
+    A user turn is itself a reaction. For an assistant turn, a ReplyModel predicts the reaction, the
+    next user turn.
 
     Args:
         reactions: ``positive`` and ``negative`` -> typical reactions, such as ``["Good point."]``.
             Only their number is used here. Training or loading fills in their embeddings.
-        hidden: The width H of a turn's embedding.
+        vector_width: The width H of a turn's embedding.
         features: The number F of features of a turn.
 
     Attributes:
         models: Two reply models, each trained on one half of the dialogues.
-        positive: Embeddings of the positive reactions, [P, H].
-        negative: Embeddings of the negative reactions, [N, H].
+        positive: Embeddings of the P positive reactions, [P, H].
+        negative: Embeddings of the N negative reactions, [N, H].
     """
 
     positive: Tensor
     negative: Tensor
 
     def __init__(
-        self, reactions: Mapping[Any, Sequence[str]], hidden: int, features: int
+        self, reactions: Mapping[Any, Sequence[str]], vector_width: int, features: int
     ) -> None:
         super().__init__()
         self.models = nn.ModuleList(
-            ReplyModel(hidden, features, WIDTH) for _ in range(HALVES)
+            ReplyModel(vector_width, features, HIDDEN_WIDTH) for _ in range(HALVES)
         )
         self.register_buffer(
-            "positive", torch.zeros(len(reactions["positive"]), hidden)
+            "positive", torch.zeros(len(reactions["positive"]), vector_width)
         )
         self.register_buffer(
-            "negative", torch.zeros(len(reactions["negative"]), hidden)
+            "negative", torch.zeros(len(reactions["negative"]), vector_width)
         )
         self.eval()
 
@@ -166,11 +171,10 @@ class Reactions(nn.Module):
         """Returns three features of each turn, which compare it with typical user reactions.
 
         Args:
-            units: Embeddings (unit vectors) of each dialogue's turns, [T, H].
-            measures: The features of the turns of all dialogues, [N, F].
-            roles: Each dialogue's roles, 0 for user and 1 for assistant, [T].
-            half: In training, which of the two reply models to use (0 or 1). None is the mean of
-                both.
+            units: For each dialogue, the embeddings of its T turns (unit vectors), [T, H].
+            measures: The features of the turns of all dialogues, one after the other, [N, F].
+            roles: For each dialogue, 0 for a user turn and 1 for an assistant turn, [T].
+            half: In training, the reply model to use, 0 or 1. None takes the mean of both.
 
         Returns:
             [T, 3] for each dialogue: how positive a user turn is (``reaction``), how positive the
@@ -218,8 +222,8 @@ class Reactions(nn.Module):
         return np.split(columns, ends[:-1])
 
     def tensors_to_save(self) -> dict[str, Tensor]:
-        """Returns tensor name -> tensor, such as ``{"reply.positive": ...}``. The reply models are
-        in half precision."""
+        """Returns tensor name -> tensor, such as ``{"reply.positive": ...}``: the reply models in
+        half precision, and the embeddings of the typical reactions."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")
@@ -230,7 +234,7 @@ class Reactions(nn.Module):
     def from_tensors(
         cls,
         texts: Mapping[Any, Sequence[str]],
-        hidden: int,
+        vector_width: int,
         features: int,
         tensors: Mapping[str, Tensor],
         path: Path,
@@ -239,18 +243,18 @@ class Reactions(nn.Module):
 
         Args:
             texts: ``positive`` and ``negative`` -> the typical reactions.
-            hidden: The width H of a turn's embedding.
+            vector_width: The width H of a turn's embedding.
             features: The number F of features of a turn.
             tensors: Tensor name -> tensor, from ``tensors_to_save``.
             path: The file of the tensors, for error messages.
 
         Raises:
-            JudgeLoadError: The shapes of the tensors do not fit ``texts``, ``hidden`` and
+            JudgeLoadError: The shapes of the tensors do not fit ``texts``, ``vector_width`` and
                 ``features``.
         """
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
-            reactions = cls(texts, hidden, features)
+            reactions = cls(texts, vector_width, features)
         require_matching_tensors(reactions.tensors_to_save(), tensors, path)
         state = {
             name.removeprefix("reply."): tensor.float()

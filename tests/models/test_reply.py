@@ -35,14 +35,14 @@ def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
 def reactions_of(model: ReplyModel, positive: Tensor, negative: Tensor) -> Reactions:
     """Returns reactions whose two reply models are ``model``."""
     config = {"positive": ["a"] * len(positive), "negative": ["b"] * len(negative)}
-    reactions = Reactions(config, hidden=6, features=3)
+    reactions = Reactions(config, vector_width=6, features=3)
     reactions.models = nn.ModuleList([model, model])
     reactions.positive, reactions.negative = positive, negative
     return reactions
 
 
 def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> None:
-    model = ReplyModel(hidden=6, features=3, width=4).eval()
+    model = ReplyModel(vector_width=6, features=3, hidden_width=4).eval()
     generator = torch.Generator().manual_seed(3)
     unit = functional.normalize(torch.randn(6, 6, generator=generator))
     reactions = reactions_of(model, unit[:2], unit[3:4])
@@ -72,7 +72,7 @@ def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> Non
 def test_a_turn_follows_nothing_if_no_answer_with_a_context_is_before_it(
     roles: list[int],
 ) -> None:
-    model = ReplyModel(hidden=6, features=3, width=4).eval()
+    model = ReplyModel(vector_width=6, features=3, hidden_width=4).eval()
     unit = functional.normalize(torch.randn(len(roles), 6))
     reactions = reactions_of(model, unit[:1], -unit[:1])
     (columns,) = reactions.reaction_features(

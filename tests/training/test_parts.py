@@ -13,9 +13,9 @@ from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import (
     RunRows,
     dimension_by_label,
-    fit_unit_map,
     label_scales,
     load_rows,
+    make_unit_map,
     to_example,
 )
 
@@ -63,7 +63,7 @@ def row(
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s.jsonl", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
     names = dimension_by_label(one, label_scales(rows), ["overall"])
-    maps = {n: fit_unit_map(one, rows, n) for n in names}
+    maps = {n: make_unit_map(one, rows, n) for n in names}
     made = [to_example(r, one, names, maps, {}) for r in rows]
     return [each.targets["overall"] for each in made]  # type: ignore[misc]
 
@@ -74,7 +74,7 @@ def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
 
 def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
     entry = DataEntry(source="s.jsonl", dimensions={"q": "overall"})
-    maps = {"q": fit_unit_map(entry, [row("a", 1)], "q")}
+    maps = {"q": make_unit_map(entry, [row("a", 1)], "q")}
     found = to_example(row("a", 1), entry, {"q": "overall"}, maps, {"overall": 5})
     assert list(found.targets["overall"]) == [0, 0, 1, 0, 0]  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from medal_judges.models.linear.reply import ReplyModel
 from medal_judges.training.families import reply
-from medal_judges.training.families.reply import half_of, train_reply_model
+from medal_judges.training.families.reply import half_index, train_reply_model
 
 WIDTH = 16
 
@@ -66,7 +66,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
 
 
 def test_halves_are_of_groups_and_about_as_large() -> None:
-    halves = [half_of(f"g{number}", 0) for number in range(200)]
+    halves = [half_index(f"g{number}", 0) for number in range(200)]
     assert 60 < sum(halves) < 140 and set(halves) == {0, 1}
-    assert half_of("g1", 0) == half_of("g1", 0)
-    assert halves != [half_of(f"g{number}", 1) for number in range(200)]
+    assert half_index("g1", 0) == half_index("g1", 0)
+    assert halves != [half_index(f"g{number}", 1) for number in range(200)]

@@ -22,7 +22,7 @@ def new_judge(
     args: TrainingArguments,
 ) -> EncoderJudge:
     """Returns an untrained judge: the pretrained base with new heads for ``dimensions``. ``config``
-    has the settings of the run and ``args`` the training arguments."""
+    has the settings of the run, and ``args`` has the device."""
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )

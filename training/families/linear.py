@@ -22,14 +22,18 @@ from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import (
     DialogueReader,
-    TurnReading,
+    DialogueReading,
     TurnScale,
-    join_turns,
+    concatenate_field,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import MIN_ROWS, fit_score_map, fit_temperature
-from medal_judges.training.families.reply import fit_reactions, half_of
+from medal_judges.training.calibration import (
+    MIN_ROWS,
+    fit_score_calibration,
+    fit_temperature,
+)
+from medal_judges.training.families.reply import fit_reactions, half_index
 from medal_judges.training.families.solvers import fit_head
 from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
@@ -54,7 +58,7 @@ MLP_GRID: dict[str, tuple[Any, ...]] = {
 
 def check_grid(model: LinearConfig) -> None:
     """Raises ConfigError if the grid of hyperparameters in ``model`` has a name that its head does
-    not use, or no values for a name."""
+    not use, or a name without values."""
     names = set(LINEAR_GRID)
     if model.head == "mlp_classifier":
         names = {"classes", *MLPClassifier().get_params()}
@@ -105,7 +109,8 @@ def fit_reader_and_make_search(
 
     Args:
         train: The training rows.
-        validation: The rows on which hyperparameters are chosen. May be empty.
+        validation: The rows on which hyperparameters are chosen. If empty, cross-validation chooses
+            them.
         seed: Divides the rows into folds for cross-validation.
 
     Returns:
@@ -120,7 +125,9 @@ def fit_reader_and_make_search(
             reader, train, readings[: len(train)], seed, judge.token_budget
         )
         # A training dialogue is read by the model that has not learnt from it.
-        halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
+        halves[: len(train)] = [
+            1 - half_index(example.group, seed) for example in train
+        ]
         # Again: now there are reactions.
         for group in chunks(readings, judge.window):
             reader.add_reply_features(group)
@@ -132,7 +139,7 @@ def fit_reader_and_make_search(
             group = list(map(readings.__getitem__, window))
             reader.add_reply_features(group, half)
             columns[window] = reader.pool_turns(
-                group, reader.turn_columns(group), join_turns(group, "weights")
+                group, reader.turn_columns(group), concatenate_field(group, "weights")
             )
     folds = make_folds(examples, len(train), judge.config, seed)
     return Search(reader, examples, columns, folds, seed)
@@ -140,9 +147,10 @@ def fit_reader_and_make_search(
 
 def _read_turns(
     judge: LinearJudge, examples: Sequence[TrainingExample]
-) -> list[TurnReading]:
+) -> list[DialogueReading]:
     """Returns the embeddings and features of the turns of each dialogue in ``examples``, read by
-    ``judge``."""
+    ``judge``. With ``reading: answers`` only the last assistant turn and the user turn before it
+    are kept."""
     dialogues = [example.dialogue for example in examples]
     readings = judge.reader.read(dialogues, judge.token_budget)
     if judge.config.reading == "answers":
@@ -155,29 +163,30 @@ def _read_turns(
 def fit_scale(
     reader: DialogueReader,
     train: Sequence[TrainingExample],
-    readings: Sequence[TurnReading],
+    readings: Sequence[DialogueReading],
 ) -> TurnScale:
-    """Returns the means and standard deviations that standardise turns, for each role.
+    """Returns the means and standard deviations that standardise turns, separately for user and
+    assistant turns.
 
     Each data source has the same weight.
 
     Args:
         reader: The judge's feature extractor.
         train: The training rows.
-        readings: The turns of each row of ``train``, in the same order. May be longer than
-            ``train``.
+        readings: The turns of each row of ``train``, in the same order. Further readings are
+            ignored.
     """
     scale = TurnScale.neutral(len(reader.config.bare_feature_names), reader.turn_width)
     is_similarity = np.isin(reader.config.bare_feature_names, SIMILARITY_NAMES)
-    readings_by_source: dict[str, list[TurnReading]] = {}
+    readings_by_source: dict[str, list[DialogueReading]] = {}
     for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
         readings_by_source.setdefault(example.source, []).append(reading)
     for role in (0, 1):
         moments = []  # of each source
         for source_readings in readings_by_source.values():
-            has_role = join_turns(source_readings, "roles") == role
-            table = join_turns(source_readings, "features")[has_role]
-            vectors = join_turns(source_readings, "vectors")[has_role]
+            has_role = concatenate_field(source_readings, "roles") == role
+            table = concatenate_field(source_readings, "features")[has_role]
+            vectors = concatenate_field(source_readings, "vectors")[has_role]
             if reader.config.reading == "answers":
                 # The similarity 0 of a first answer says that there is no earlier one.
                 table = table[table[:, is_similarity].all(axis=1)]
@@ -203,8 +212,8 @@ def make_folds(
     """Returns folds for choosing hyperparameters: pairs of row indices, to fit on and to measure
     on.
 
-    With validation rows there is one fold, measured on them. Without them, the list is empty if all
-    rows are of one conversation (or one chatbot).
+    With validation rows there is one fold, which measures on them. Without, the training rows are
+    divided, and the list is empty if all rows are of one conversation (or one chatbot).
 
     Args:
         examples: The training rows, then the validation rows.
@@ -236,7 +245,7 @@ def make_folds(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the hyperparameters of each head that agree best with people's labels on
+    """A search for the hyperparameters of each head whose scores agree best with people's labels on
     held-out rows.
 
     Attributes:
@@ -291,10 +300,10 @@ class Search:
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> float:
         """Returns how well heads with the hyperparameters ``settings`` agree with people's labels
-        on held-out rows.
+        of ``dimension`` on held-out rows.
 
-        Agreement on ``dimension`` is Spearman's ρ, or AUC if it is binary, averaged over folds and
-        data sources. It is NaN if no fold has different labels and scores.
+        It is Spearman's ρ, or AUC if the dimension is binary, averaged over folds and data sources.
+        It is NaN if every fold lacks different labels or different scores.
         """
         values: list[float] = []
         for train, held_out in self.folds:
@@ -364,7 +373,7 @@ class Search:
 
             temperature = fit_temperature(probabilities, ratings[:, None])
             units = probabilities(temperature)[:, 1]
-        return fit_score_map(
+        return fit_score_calibration(
             units,
             ratings,
             method,
@@ -375,9 +384,11 @@ class Search:
     def _score_held_out(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> tuple[Floats, Floats]:
-        """Returns the scores [k] and labels [k] of the labelled held-out rows, both on [0, 1].
+        """Returns the scores [k] and labels [k] of the k held-out rows with a label of
+        ``dimension``, both on [0, 1].
 
-        A row is scored by a head with the hyperparameters ``settings`` that was not fitted on it.
+        The head that scores a row has the hyperparameters ``settings`` and was not fitted on the
+        row.
         """
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)

@@ -33,8 +33,9 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, run: TrainingRun) -> Any:
-    """Trains a LoRA judge, with a score head or with written answers, on ``rows``. ``run`` holds
-    the settings. Returns the judge on the main process, and None on the others."""
+    """Trains a LoRA judge on ``rows`` with the settings in ``run``, which say whether it has a
+    score head or writes its answers. Returns the judge on the main process, and None on the others.
+    """
     if run.config.model.head == "generative":
         return fit_by_steps(rows, run, new_judge, AnswerTrainer)
     return fit_by_steps(rows, run, new_judge)
@@ -45,8 +46,8 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
-    """Returns an untrained judge of ``dimensions``, the pretrained base with new adapters.
-    ``config`` has the settings of the run and ``args`` the training arguments."""
+    """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters.
+    ``config`` has the settings of the run, and ``args`` has the device and the precision."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -63,20 +64,17 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a training dataset for a generative ``judge``, with a row for each prompt about each
-    of ``examples``.
+    """Returns a dataset for training a generative ``judge``, which writes its scores as text. For
+    each of ``examples``, it has a row for each prompt.
 
     An example is left out if its last turn alone is too long for a prompt. ``cache`` is ignored.
 
     Returns:
-        A dataset with these columns.
-            input_ids: The token ids of the prompt and of the answer.
-            start: The index of the answer's first token.
-            length: The number of token ids.
-            number: The index of the example.
-            dropped: The number of turns that the prompt leaves out because the dialogue is too
-                long for the judge.
-            cut: The number of turns that the prompt shortens for the same reason.
+        A dataset with these columns. input_ids: The token ids of the prompt and of the answer.
+            start: The index of the answer's first token. length: The number of token ids. number:
+            The index of the example. dropped: The number of turns that the prompt leaves out
+            because the dialogue is too long for the judge. cut: The number of turns that the prompt
+            shortens for the same reason.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -163,8 +161,8 @@ class AnswerCollator(JudgeCollator):
 
 
 class AnswerTrainer(JudgeTrainer):
-    """A trainer for a generative judge. The loss is on the tokens of its answers, and validation
-    measures only this loss."""
+    """A trainer for a generative judge, which writes its scores as text. The loss is on the tokens
+    of its answers, and validation measures only this loss."""
 
     dataset = staticmethod(answer_dataset)
     measures = False  # writing the answers would take longer than the training

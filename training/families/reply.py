@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.linear.reader import DialogueReader, TurnReading
+from medal_judges.models.linear.reader import DialogueReader, DialogueReading
 from medal_judges.models.linear.reply import (
     HALVES,
     Reactions,
@@ -28,16 +28,16 @@ NOISE = 0.02  # standard deviation of what is added to the entries of unit vecto
 _LEAST = 2  # answers: a model cannot learn from one
 
 
-def half_of(group: str, seed: int) -> int:
-    """Returns which half (0 or 1) the conversation ``group`` belongs to. Another ``seed`` gives
-    other halves."""
+def half_index(group: str, seed: int) -> int:
+    """Returns which half of the data (0 or 1) the conversation ``group`` belongs to. Another
+    ``seed`` gives other halves."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
 def fit_reactions(
     reader: DialogueReader,
     examples: Sequence[TrainingExample],
-    readings: Sequence[TurnReading],
+    readings: Sequence[DialogueReading],
     seed: int,
     budget: int,
 ) -> Reactions:
@@ -60,7 +60,9 @@ def fit_reactions(
     """
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
-    reactions = Reactions(config, encoder.width, len(reader.config.bare_measure_names))
+    reactions = Reactions(
+        config, encoder.width, len(reader.config.bare_names_without_reply)
+    )
     for name, replies in config.items():
         pieces = [encoder.to_pieces(ids) for ids in encoder.token_ids(replies)]
         getattr(reactions, name).copy_(torch.from_numpy(encoder.embed(pieces, budget)))
@@ -72,7 +74,7 @@ def fit_reactions(
     rows = zip(examples, readings, numbers_of_reading, strict=True)
     for example, reading, text_numbers in rows:
         pairs = _reply_examples(reader, reading, text_numbers)
-        pairs_by_half[half_of(example.group, seed)].append(pairs)
+        pairs_by_half[half_index(example.group, seed)].append(pairs)
     for half, model in enumerate(reactions.models):
         columns = [
             torch.cat(column) for column in zip(*pairs_by_half[half], strict=True)
@@ -93,15 +95,15 @@ def fit_reactions(
 
 
 def _reply_examples(
-    reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
+    reader: DialogueReader, reading: DialogueReading, numbers: np.ndarray
 ) -> list[Tensor]:
-    """Returns the training data of a reply model from one dialogue, a row for each assistant turn
-    that a user replied to. The first turn is left out.
+    """Returns the training data of a reply model from one dialogue, with a row for each assistant
+    turn that a user replied to. The first turn of the dialogue gives no row.
 
     Args:
         reader: The judge's feature extractor, which standardises features.
         reading: The embeddings and features of the dialogue's T turns.
-        numbers: [T] the index of each turn's text among all distinct texts.
+        numbers: [T] the index of each turn's text among the distinct texts of all dialogues.
 
     Returns:
         Six tensors: the embeddings of the turn, of the turn before and of the turn two before, the

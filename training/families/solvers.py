@@ -41,8 +41,8 @@ class LabelledRows:
     def of(
         cls, x: Floats, examples: Sequence[TrainingExample], name: str
     ) -> LabelledRows:
-        """Returns the rows of ``examples``, which all have a label of the dimension ``name``. ``x``
-        are their features [n, C]."""
+        """Returns the features ``x`` [n, C] and the labels of ``examples``, which all have a label
+        of the dimension ``name``."""
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -50,8 +50,8 @@ class LabelledRows:
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
-        """Returns the mean of ``values`` [n, ...] in each data source, [sources, ...], sorted by
-        the source's name."""
+        """Returns the mean of ``values`` [n, ...] in each data source, [sources, ...]. The sources
+        are in order of their names."""
         names = np.unique(self.sources)
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
@@ -85,7 +85,7 @@ def fit_head(
         reader: The judge's feature extractor. It has the settings and knows which columns are
             embeddings.
         columns: [n, C] features of the examples.
-        examples: The n labelled dialogues.
+        examples: The n labelled dialogues. Examples without a label of the dimension are ignored.
         dimension: The dimension to learn.
         settings: Hyperparameters of the solver, such as ``{"alpha": 1.0, "share": 0.3}``.
         seed: Seeds the fit of an MLP.
@@ -185,8 +185,8 @@ def _fit_logistic(
 def _fit_mlp(
     labelled: LabelledRows, scale: Floats, settings: Mapping[str, Any], seed: int
 ) -> FittedHead:
-    """Returns a head with an MLP that classifies labels rounded to whole numbers (Equation 1 of
-    ORALIS).
+    """Returns a head with an MLP that predicts labels as classes, whole numbers from 0 to the
+    highest class (Equation 1 of ORALIS).
 
     Args:
         labelled: The features and labels.

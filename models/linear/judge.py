@@ -42,7 +42,7 @@ from medal_judges.models.linear.reader import (
     DialogueReader,
     DialogueReading,
     answer_weights,
-    concatenate_field,
+    concat_field,
 )
 from medal_judges.models.linear.reply import Reactions
 from medal_judges.models.model_files import PREFIX, base_hash
@@ -356,7 +356,7 @@ class LinearJudge(LearnedJudge):
         """
         readings = [request.payload for request in requests]
         if self.config.reading != "answers" or requests[0].turn is not None:
-            return concatenate_field(readings, "weights")
+            return concat_field(readings, "weights")
         weights = []
         for reading in readings:
             turns, rows = np.split(rows, [len(reading.roles)])
@@ -426,7 +426,7 @@ class LinearJudge(LearnedJudge):
             values = dimension.low + factor * outputs
         # Of user turns, then of assistant turns.
         slopes = head.layers[0][0][:, 0].reshape(2, -1)
-        roles = concatenate_field([request.payload for request in requests], "roles")
+        roles = concat_field([request.payload for request in requests], "roles")
         parts = rows * slopes[roles]
         means = np.array(head.averages)[roles]
         moves = factor * weights * (parts.sum(axis=1) - means)

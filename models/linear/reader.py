@@ -116,9 +116,7 @@ class TurnScale:
         return scores if limit is None else np.clip(scores, -limit, limit)
 
 
-def concatenate_field(
-    readings: Sequence[DialogueReading], field: str
-) -> npt.NDArray[Any]:
+def concat_field(readings: Sequence[DialogueReading], field: str) -> npt.NDArray[Any]:
     """Returns the arrays ``field`` (such as ``features``) of all ``readings``, concatenated along
     their first axis, the turns: [T, ...]."""
     return np.concatenate([getattr(reading, field) for reading in readings])
@@ -306,9 +304,7 @@ class DialogueReader:
             return
         roles = [reading.roles for reading in readings]
         measures = self.scale.standardise(
-            concatenate_field(readings, "measures"),
-            np.concatenate(roles),
-            self.config.limit,
+            concat_field(readings, "measures"), np.concatenate(roles), self.config.limit
         )
         texts = [reading.texts for reading in readings]
         reactions = self.reactions.reaction_features(texts, measures, roles, half)
@@ -320,11 +316,11 @@ class DialogueReader:
     def turn_columns(self, readings: Sequence[DialogueReading]) -> Floats:
         """Returns the standardised features and the centred embedding of each of the T turns of all
         ``readings``, side by side, [T, F + W]."""
-        sides = concatenate_field(readings, "roles")
+        sides = concat_field(readings, "roles")
         standardised = self.scale.standardise(
-            concatenate_field(readings, "features"), sides, self.config.limit
+            concat_field(readings, "features"), sides, self.config.limit
         )
-        centred = concatenate_field(readings, "vectors") - self.scale.centre[sides]
+        centred = concat_field(readings, "vectors") - self.scale.centre[sides]
         return np.concatenate([standardised, centred], axis=1)
 
     def pool_turns(
@@ -341,7 +337,7 @@ class DialogueReader:
                 W].
             weights: How much each turn counts in the sum of its speaker's turns, [T].
         """
-        sides = concatenate_field(readings, "roles")
+        sides = concat_field(readings, "roles")
         ends = np.cumsum([len(reading.roles) for reading in readings])
         texts = np.stack([reading.text_vector for reading in readings])
         columns: list[npt.NDArray[np.floating]] = [texts]

@@ -43,7 +43,7 @@ def test_training_finds_the_reply_of_new_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.manual_seed(0)
-    model = ReplyModel(WIDTH, features=2, width=8).eval()
+    model = ReplyModel(WIDTH, features=2, hidden_width=8).eval()
     held_out = pairs(64, seed=100)
     before = hits(model, held_out)
     for name, value in {"EPOCHS": 30, "BATCH_SIZE": 128, "LEARNING_RATE": 3e-3}.items():
@@ -57,7 +57,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
     found = []
     for _ in range(2):
         torch.manual_seed(0)
-        model = ReplyModel(WIDTH, features=2, width=8)
+        model = ReplyModel(WIDTH, features=2, hidden_width=8)
         # its masks come from the global generator
         model.context[2] = torch.nn.Dropout(0.0)
         train_reply_model(model, pairs(128, seed=3), torch.Generator().manual_seed(0))

@@ -24,7 +24,7 @@ from medal_judges.models.linear.reader import (
     DialogueReader,
     DialogueReading,
     TurnScale,
-    concatenate_field,
+    concat_field,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
@@ -139,7 +139,7 @@ def fit_reader_and_make_search(
             group = list(map(readings.__getitem__, window))
             reader.add_reply_features(group, half)
             columns[window] = reader.pool_turns(
-                group, reader.turn_columns(group), concatenate_field(group, "weights")
+                group, reader.turn_columns(group), concat_field(group, "weights")
             )
     folds = make_folds(examples, len(train), judge.config, seed)
     return Search(reader, examples, columns, folds, seed)
@@ -184,9 +184,9 @@ def fit_scale(
     for role in (0, 1):
         moments = []  # of each source
         for source_readings in readings_by_source.values():
-            has_role = concatenate_field(source_readings, "roles") == role
-            table = concatenate_field(source_readings, "features")[has_role]
-            vectors = concatenate_field(source_readings, "vectors")[has_role]
+            has_role = concat_field(source_readings, "roles") == role
+            table = concat_field(source_readings, "features")[has_role]
+            vectors = concat_field(source_readings, "vectors")[has_role]
             if reader.config.reading == "answers":
                 # The similarity 0 of a first answer says that there is no earlier one.
                 table = table[table[:, is_similarity].all(axis=1)]

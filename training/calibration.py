@@ -50,7 +50,7 @@ def fit_calibration(
     is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
         units = squash_to_unit(outputs[:, 0])
-        return fit_score_calibration(units, targets[:, 0], method, is_binary=is_binary)
+        return fit_score_map(units, targets[:, 0], method, is_binary=is_binary)
     tensor = torch.from_numpy(outputs)
 
     def probabilities(temperature: float) -> np.ndarray:
@@ -60,7 +60,7 @@ def fit_calibration(
     levels = np.linspace(0, 1, head.levels)
     if head.targets > 1:
         targets = targets @ levels
-    return fit_score_calibration(
+    return fit_score_map(
         probabilities(temperature) @ levels,
         targets.ravel(),
         method,
@@ -94,7 +94,7 @@ def fit_temperature(
     return float(np.exp(fitted.x))
 
 
-def fit_score_calibration(
+def fit_score_map(
     units: np.ndarray,
     targets: np.ndarray,
     method: str,

@@ -27,11 +27,7 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.family import TrainingRun
 from medal_judges.training.rows import RunRows
-from medal_judges.training.trainer import (
-    JudgeTrainer,
-    count_truncated,
-    unsharded_loading,
-)
+from medal_judges.training.trainer import JudgeTrainer, count_truncated, unsharded_load
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ def fit_by_steps(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
-    with unsharded_loading():
+    with unsharded_load():
         judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start_weights(judge, Path(config.start))

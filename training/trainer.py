@@ -372,7 +372,7 @@ class JudgeTrainer(Trainer):
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
-            with unsharded_loading():
+            with unsharded_load():
                 network = self.judge.network_with_weights(state)
         else:
             # Without the wrapper the network does not compute in autocast any more.
@@ -389,7 +389,7 @@ class JudgeTrainer(Trainer):
 
 
 @contextmanager
-def unsharded_loading() -> Iterator[None]:
+def unsharded_load() -> Iterator[None]:
     """Makes models load with all of their weights until the context ends. Under ZeRO-3,
     transformers would load only a shard on each process."""
     from transformers.integrations import deepspeed as integration

@@ -28,11 +28,7 @@ from medal_judges.models.linear.reader import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import (
-    MIN_ROWS,
-    fit_score_calibration,
-    fit_temperature,
-)
+from medal_judges.training.calibration import MIN_ROWS, fit_score_map, fit_temperature
 from medal_judges.training.families.reply import fit_reactions, half_index
 from medal_judges.training.families.solvers import fit_head
 from medal_judges.training.family import TrainingRun
@@ -373,7 +369,7 @@ class Search:
 
             temperature = fit_temperature(probabilities, ratings[:, None])
             units = probabilities(temperature)[:, 1]
-        return fit_score_calibration(
+        return fit_score_map(
             units,
             ratings,
             method,

@@ -46,7 +46,8 @@ class FollowUpsConfig(Config):
         llms: The models that are asked for follow-ups.
         strategy: Which model may judge with these follow-ups: ``selfmap`` (only the one in
             ``llms``), ``craft`` (only one that is not in ``llms``) or None (any).
-        judge: The name of the model that will judge. With ``craft``, it must not be in ``llms``.
+        judge: The name of the model that will judge, used only with ``craft``: it must not be in
+            ``llms``.
         signs: ``negative`` (the user is dissatisfied), ``positive`` (satisfied) or both.
         count: The number of follow-ups to ask for in one request.
         samples: The number of requests to each model for each sign.
@@ -81,8 +82,8 @@ class FollowUpRequest:
         id: ``HASH:SIGN:K``, with a hash of the settings.
         sign: ``negative`` (the user is dissatisfied) or ``positive`` (satisfied).
         k: The index of the request among those for this sign, from 0.
-        text: The model's answer, None until it arrives.
-        stage: Always ``propose``, because the model is asked once.
+        text: The model's answer. Filled when it arrives, None before.
+        stage: What is asked, for the journal of answers. Always ``propose``.
     """
 
     id: str
@@ -183,10 +184,11 @@ def generate_follow_ups(
 
 
 def parse_follow_ups(answer: str) -> list[str]:
-    """Returns the follow-ups in ``answer``: the items of its numbered or bulleted list, without
-    quotation marks.
+    """Returns the follow-ups (messages that a user might send next) in ``answer``: the items of its
+    numbered or bulleted list, without quotation marks.
 
-    Leaves out items of more than 20 words, and lines outside the list.
+    Leaves out items of more than 20 words, in which models explain themselves, and lines outside
+    the list.
     """
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there

@@ -68,7 +68,8 @@ def parse_answer(record: object) -> Answer:
 
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns the settings of the model ``llm`` that can change its answers.
+    """Returns the settings of the model ``llm`` that can change its answers, for comparison with an
+    earlier run.
 
     A setting that names a file or folder is replaced by a hash of its content.
 
@@ -140,12 +141,15 @@ Receive = Callable[[J, Completion], None]
 
 
 class _Call(Generic[J]):
-    """The requests of one round to one model.
+    """The requests of one round (one request per active job) to one model.
+
+    The caller appends to ``jobs`` and ``requests``. ``start`` or ``run_local`` then sends the
+    requests.
 
     Attributes:
         model: The model to ask.
         jobs: The job of each request.
-        requests: One request for each of ``jobs``.
+        requests: One request for each of ``jobs``, in the same order.
         finished: Set after the last answer, or after an error.
         error: The exception of the thread that sends the requests, or None.
     """
@@ -160,11 +164,12 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Starts a thread that sends the requests to a server.
+        """Starts a thread that sends the requests to a server. An error in the thread is kept in
+        ``error``.
 
         Args:
             receive: Called with a job and its completion as soon as that arrives.
-            stop: No further request is sent once this is set.
+            stop: An event of the caller. No further request is sent once it is set.
         """
 
         def until_stopped(index: int, completion: Completion) -> None:
@@ -195,10 +200,10 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Asks language models on behalf of jobs, such as dialogues to translate, until all jobs are
-    finished.
+    """Asks language models on behalf of jobs until all jobs are finished. A job is a piece of work
+    such as one dialogue to translate.
 
-    Subclasses define what a job asks for, and what an answer changes.
+    Subclasses define what a job asks for, and what an answer changes. They also fill ``active``.
 
     Attributes:
         journal: The file of all answers, from which an interrupted run resumes.
@@ -211,7 +216,7 @@ class JobRunner(ABC, Generic[J]):
         waiting: Job id -> reason of failure, for the postponed jobs.
         usage: The tokens and costs of this run, without answers from the cache.
         requests: The number of answers in this run that did not come from the cache.
-        cached: The number of answers that came from the cache.
+        cached: The number of answers in this run that came from the cache.
     """
 
     def __init__(
@@ -267,8 +272,8 @@ class JobRunner(ABC, Generic[J]):
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, is for a job of this run. If not,
-        ``replay_journal`` skips the line."""
+        """Returns whether ``answer``, a line of the journal, is for a job of this run (default:
+        always). If not, ``replay_journal`` skips the line."""
         return True
 
     def replay_journal(self) -> None:
@@ -313,7 +318,8 @@ class JobRunner(ABC, Generic[J]):
     def _run_round(self, progress: Callable[[], None]) -> None:
         """Sends one request for each active job, and waits for the answers.
 
-        If a server fails, the error is raised after all servers have finished.
+        If a server fails, the error is raised after all servers have finished, so that no answer is
+        lost.
 
         Args:
             progress: Called after each answer.
@@ -334,7 +340,7 @@ class JobRunner(ABC, Generic[J]):
             with self._lock:
                 # else a server's late answer, after the run was stopped
                 if not self._closed:
-                    self._receive(job, completion)
+                    self._record_completion(job, completion)
                     progress()
 
         try:
@@ -363,14 +369,14 @@ class JobRunner(ABC, Generic[J]):
             ):
                 raise error
 
-    def _receive(self, job: J, completion: Completion) -> None:
+    def _record_completion(self, job: J, completion: Completion) -> None:
         """Counts ``completion``, writes it to the journal and applies it to ``job``.
 
-        A failed request is only counted. After ``failures`` in a row, the job is postponed to the
-        next run.
+        A failed request is only counted. After ``failures`` failed requests in a row, the job is
+        postponed to the next run.
 
         Raises:
-            MedalError: An agent failed too often in a row.
+            MedalError: An agent failed 25 times in a row.
         """
         agent = self.next_agent(job)
         usage = completion.usage

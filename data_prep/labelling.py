@@ -122,7 +122,7 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     """Returns ``row`` with the judgement ``check`` of its simulated user in ``extra``.
 
-    The key is ``malformed`` if the judge found a fault, otherwise ``user_check``.
+    The key in ``extra`` is ``malformed`` if the judge found a fault, otherwise ``user_check``.
     """
     if reasons := malformed_reasons(check):
         verdict = {
@@ -144,7 +144,8 @@ def require_labellable(
 
     Args:
         replace_labels: Whether rows may have labels already.
-        need_lang: Whether each row needs a language.
+        need_lang: Whether each row needs a language, so that its simulated user can be checked for
+            another one.
 
     Raises:
         MedalError: A row is about one turn, not a dialogue, has labels already, or lacks a needed
@@ -262,7 +263,7 @@ def label_and_write_rows(
         rows: The dialogues.
         checks: Row id -> judgement of the simulated user. None if users were not checked.
         judgements: Row id -> judgement of the dialogue. With None, rows keep their labels.
-        summary: The counts to update.
+        summary: The counts to update. It also names the dimensions to label.
 
     Raises:
         MedalError: A row has no judgement.
@@ -337,6 +338,8 @@ def _judgement_of(
 class LabelCounts:
     """Counts of a labelling run, for report.json.
 
+    The caller gives ``dimensions`` and ``repeats``. The counts are filled during the run.
+
     Attributes:
         dimensions: The dimensions that the judge labels.
         repeats: How often the judge was asked about each dialogue.
@@ -383,8 +386,9 @@ class LabelCounts:
         """Returns the counts as a JSON object for report.json, with ``users`` summed for each
         language and user model.
 
-        If the judge was asked more than once, ``std_over_repeats`` maps dimension -> mean standard
-        deviation (``std``) and number of ``dialogues``, lowest first (MEDAL, Table 3).
+        If the judge was asked more than once, ``std_over_repeats`` maps each dimension to its mean
+        standard deviation over repeats (``std``) and the number of ``dialogues``, the smallest
+        ``std`` first (MEDAL, Table 3).
         """
         users: list[dict[str, Any]] = []
         if self.users:

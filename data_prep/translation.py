@@ -73,6 +73,9 @@ def _parse_object(answer: str) -> dict[str, Any]:
 class Translation:
     """The translation of one dialogue, finished or in progress.
 
+    The caller gives ``row`` and ``lang``. A ``TranslationRunner`` fills ``texts``, ``tries`` and
+    ``reason``.
+
     Attributes:
         row: The original dialogue.
         lang: The language to translate into, such as ``de``.
@@ -141,14 +144,14 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Asks one model for translations, and asks again after an unusable answer.
+    """Asks one model for translations of dialogues, and asks again after an unusable answer.
 
     Attributes:
         config: The settings.
         prompt: The prompt that asks for a translation.
-        jobs: Id in the journal -> translation.
-        earlier: The number of translations that earlier runs finished.
-        finished: The number of finished translations, including failed ones.
+        jobs: Id in the journal -> translation, for all translations of the run.
+        earlier: The number of translations that earlier runs finished with success.
+        finished: The number of finished translations, including ``earlier`` and failed ones.
     """
 
     def __init__(
@@ -169,8 +172,8 @@ class TranslationRunner(JobRunner[Translation]):
 
     @property
     def signature_text(self) -> str:
-        """What identifies the translator in saved translations: the names and hashes of the model,
-        the settings and the prompt."""
+        """The names and hashes of the model, the settings and the prompt, as one text. Saved
+        translations name their translator by it."""
         llm = self.agents.get(self.config.llm.model)
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(

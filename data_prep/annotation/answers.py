@@ -30,23 +30,24 @@ _WORDS = {
 def parse_annotations(
     annotations: Iterable[Annotation], project: Project
 ) -> tuple[list[Annotation], list[str]]:
-    """Returns ``annotations`` with their ratings as numbers, and messages about what is invalid or
-    missing.
+    """Checks what annotators entered. Returns the valid annotations, with ratings as numbers, and a
+    message for each problem.
 
-    Left out are empty annotations, unknown dialogues and annotators, and different ratings of one
-    dialogue by the same annotator.
+    Left out are empty annotations, unknown dialogues and annotators, and all annotations of an
+    annotator who rated one dialogue twice and differently.
 
     Args:
         annotations: What annotators entered, with ratings as text.
         project: The dialogues, the dimensions, and who annotates which dialogue.
 
     Returns:
-        The annotations, where a rating off its scale is None, and one message for each problem.
+        The annotations, where a rating off its scale is None, and one message for each invalid or
+            missing answer.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Annotation]] = defaultdict(list)
     for annotation in annotations:
-        if problem := _find_key_problem(annotation, project):
+        if problem := _find_key_or_name_problem(annotation, project):
             problems.append(f"{annotation.where}: {problem}")
         elif any(annotation.values.values()):
             checked = replace(
@@ -90,9 +91,15 @@ def _missing_annotation_messages(
     return problems
 
 
-def _find_key_problem(annotation: Annotation, project: Project) -> str | None:
-    """Returns why the dialogue key or the annotator's name in ``annotation`` is invalid, such as a
-    dialogue that is not assigned to the annotator. Returns None if both are valid."""
+def _find_key_or_name_problem(annotation: Annotation, project: Project) -> str | None:
+    """Returns why the dialogue key or the annotator's name in ``annotation`` is invalid, or None if
+    both are valid.
+
+    A key is also invalid if its dialogue is not assigned to the annotator.
+
+    Args:
+        project: The dialogues, and who annotates which.
+    """
     if annotation.key not in project.rows:
         return (
             f"field 'key': expected a key of this project, got {annotation.key!r}; type the key of "
@@ -117,11 +124,12 @@ def _find_key_problem(annotation: Annotation, project: Project) -> str | None:
 def _parse_ratings(
     annotation: Annotation, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
-    """Returns the ratings in ``annotation`` as numbers.
+    """Returns the ratings in ``annotation`` as numbers, and adds a message to ``problems`` for each
+    invalid one.
 
     Args:
-        dimensions: The dimensions of the project.
-        problems: A list to which one message is added for each invalid rating.
+        dimensions: The dimensions of the project. A rating of another dimension is a problem too.
+        problems: A list that the caller gives and this function extends.
 
     Returns:
         Dimension -> rating, None if it is missing or invalid.
@@ -165,13 +173,16 @@ def _parse_rating(text: str, dimension: Dimension) -> float | None:
     return None
 
 
-def merge_ratings(
+def label_with_annotations(
     annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the annotated dialogues of ``project``, labelled with ``annotations``.
+    """Yields the dialogues of ``project`` that have annotations, labelled with these.
 
-    Each label has one rating per annotator of the dialogue, in the order of
-    ``extra["annotators"]``. Labels from before the annotation move to ``extra["earlier_labels"]``.
+    A label has one rating per annotator, in the order of the names in ``extra["annotators"]``.
+    Labels from before the annotation move to ``extra["earlier_labels"]``.
+
+    Args:
+        annotations: Valid annotations with ratings as numbers, from ``parse_annotations``.
     """
     by_key: dict[str, list[Annotation]] = defaultdict(list)
     for annotation in annotations:

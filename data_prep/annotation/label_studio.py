@@ -33,7 +33,8 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 
     Args:
         questions: The questions with their possible answers.
-        asks: Name of a free text (``other_text`` or ``comment``) -> question above it.
+        asks: Default questions by kind. Only ``other_text`` and ``comment`` are used, as headings
+            of the free texts.
     """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
@@ -48,7 +49,8 @@ def make_tasks(
 ) -> list[dict[str, Any]]:
     """Returns one Label Studio task for each dialogue in ``rows``, as in ``tasks.json``.
 
-    A task has the turns, but no id, model, source or label, which could reveal the chatbot.
+    A task has the key, the language and the turns. Id, model, source and labels are left out,
+    because they could reveal the chatbot.
 
     Args:
         rows: Pairs of the key that annotators see and the dialogue.
@@ -71,7 +73,7 @@ def make_tasks(
     return tasks
 
 
-def read_label_studio(path: Path) -> Iterator[Annotation]:
+def read_label_studio_annotations(path: Path) -> Iterator[Annotation]:
     """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
     The annotator is the person to whom the task was assigned, otherwise the account that completed

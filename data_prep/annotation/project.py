@@ -39,7 +39,7 @@ _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Dialogues to annotate, and who annotates which.
+    """An annotation project: the dialogues to annotate, and who annotates which.
 
     Attributes:
         rows: Dialogue key -> dialogue. Annotators see the key (``d41b0c0ffee12``), not the id.
@@ -126,7 +126,12 @@ def assign_dialogues(
 
 
 def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
-    """Returns ``keys`` in a random order that depends only on ``name`` and ``seed``."""
+    """Returns ``keys`` in a random order that depends only on the keys, ``name`` and ``seed``.
+
+    Args:
+        name: The annotator, so that each gets another order. Empty for the order without
+            annotators.
+    """
     rng = np.random.default_rng([seed, int(content_hash(name), 16)])
     return [str(key) for key in rng.permutation(sorted(keys))]
 
@@ -181,7 +186,7 @@ def new_project(
 def _require_no_project_files(folder: Path) -> None:
     # The package is written first: rows without it are somebody's.
     """Raises MedalError if ``folder`` has the file project.json of an annotation project, or a file
-    rows.jsonl that no project wrote."""
+    rows.jsonl that no project wrote and that would be overwritten."""
     is_foreign = (folder / ROWS_FILE).exists() and not (folder / "package").exists()
     if is_foreign or (folder / PROJECT_FILE).exists():
         raise MedalError(
@@ -198,8 +203,8 @@ def write_project(
 ) -> list[Path]:
     """Writes ``project`` into ``folder``, and returns the paths of the files for annotators.
 
-    Files for annotators are in the subfolder ``package`` and name no chatbot, id or label.
-    project.json and rows.jsonl in ``folder`` do, so annotators must not get them.
+    Files for annotators are in the subfolder ``package`` and name no chatbot, id or label. The
+    files project.json and rows.jsonl in ``folder`` name them, so annotators must not get these.
 
     Args:
         guidelines: The instructions for annotators.

@@ -22,15 +22,17 @@ EMPTY = "[empty message]"
 
 
 class Criteria(Config):
-    """Instructions for annotators on one dimension: an issue (yes or no) or a rating.
+    """Instructions for annotators on one dimension, which is an issue (yes or no) or a rating (a
+    number).
 
     Attributes:
         title: The heading. By default the name of the dimension.
-        ask: The question. By default ``binary`` (issues) or ``ordinal`` (ratings) of
-            ``Guidelines.asks``.
+        ask: The question. By default the question of ``Guidelines.asks`` for ``binary`` (issues) or
+            ``ordinal`` (ratings).
         mark: Only for issues: when to answer yes.
         leave: Only for issues: when to answer no.
-        grades: Only for ratings: what each level means, from the lowest to the highest.
+        grades: Only for ratings: what each level of the scale means, from the lowest to the
+            highest.
     """
 
     title: str = ""
@@ -62,16 +64,18 @@ class Guidelines(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """The question about one dimension that annotators see.
+    """The question about one dimension that annotators see, with its criteria.
+
+    An issue (yes or no) has ``mark`` and ``leave``. A rating has ``grades``.
 
     Attributes:
-        dimension: The dimension: an issue (yes or no) or a rating.
+        dimension: The dimension that the question is about.
         title: The heading.
         ask: The question.
         mark: When to answer yes. Empty for a rating.
         leave: When to answer no. Empty for a rating.
-        grades: What each level of a rating means. Empty for an issue, or if the guidelines do not
-            say.
+        grades: What each level of a rating means, in the order of ``dimension.levels``. Empty for
+            an issue, or if the guidelines do not say.
     """
 
     dimension: Dimension
@@ -110,9 +114,9 @@ class Annotation:
         where: The file and its row or task, for error messages.
         key: The dialogue's key, such as ``d41b0c0ffee12``, which annotators see in place of its id.
         annotator: The name of the annotator.
-        values: Dimension -> rating, as text such as ``"4"``. ``parse_annotations`` returns numbers,
-            and None for an invalid rating.
-        texts: The free texts ``other_text`` and ``comment``.
+        values: Dimension -> rating. A text such as ``"4"`` as entered. After ``parse_annotations``
+            a number, or None for an invalid rating.
+        texts: ``other_text`` or ``comment`` -> the free text entered there.
     """
 
     where: str
@@ -126,7 +130,8 @@ def load_guidelines(
     name_or_path: str = "annotation/guidelines",
     setting: str = "open-domain",
 ) -> Guidelines:
-    """Returns the instructions for annotators in the YAML file ``name_or_path``.
+    """Returns the instructions for annotators in the YAML file ``name_or_path``, with the
+    introduction for ``setting``.
 
     Args:
         name_or_path: A path, or the name of a file in configs/.
@@ -153,10 +158,12 @@ def dimensions_to_ask(
     """Returns the dimensions of ``rubric`` that annotators rate.
 
     Args:
+        rubric: A shipped name such as ``medal``, or the path of a YAML file.
         human_likeness: Whether to add how human the simulated user sounds (MEDAL, section 3.5).
 
     Raises:
-        ConfigError: A dimension is continuous, but annotators choose among levels.
+        ConfigError: A dimension is continuous, so it has no levels from which annotators could
+            choose.
     """
     dimensions = [*load_rubric(rubric)]
     if human_likeness:
@@ -174,7 +181,7 @@ def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
     """Returns one question for each of ``dimensions``, worded by ``guidelines``. Raises ConfigError
-    if they do not describe all levels of a dimension."""
+    if ``guidelines`` describe some levels of a dimension but not all."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

@@ -29,7 +29,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def answer_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the column names of the sheet in which annotators answer ``questions``."""
+    """Returns the column names of the sheet in which annotators answer: number, key of the
+    dialogue, annotator, language, one column for each of ``questions``, and two free texts."""
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -47,7 +48,8 @@ def write_xlsx(
 
     Args:
         rows: Pairs of the key that annotators see and the dialogue.
-        questions: One for each dimension.
+        questions: The questions, one for each dimension.
+        annotator: The name to fill in. If it is empty, annotators type theirs.
 
     Raises:
         MissingExtraError: openpyxl is not installed.
@@ -101,8 +103,10 @@ def _format_text_cells(sheet: Any) -> None:
                 cell.alignment = Alignment(wrap_text=True, vertical="top")
 
 
-def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotation]:
-    """Yields the annotation in each filled row of the workbook ``path``.
+def read_spreadsheet_annotations(
+    path: Path, dimensions: Sequence[str]
+) -> Iterator[Annotation]:
+    """Yields an annotation for each row of the workbook ``path`` that has a key or a rating.
 
     Args:
         dimensions: Names of the columns with ratings.
@@ -140,8 +144,8 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotati
 
 
 def _read_answer_rows(path: Path) -> list[tuple[int, list[object]]]:
-    """Returns (row number, cell values) for each row of the sheet ``answers``. Without a sheet of
-    this name, the first sheet is read."""
+    """Returns (row number, cell values) for each row of the sheet ``answers`` in the workbook
+    ``path``. If no sheet has this name, the first sheet is read."""
     sheets: dict[str, list[tuple[int, list[object]]]] = {}
     with path.open("rb") as file:
         for title, number, cells in read_workbook_rows(str(path), file):

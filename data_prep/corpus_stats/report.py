@@ -110,15 +110,16 @@ def _rows_per_name_and_all(
 
 
 def text_statistics_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table of text statistics (MEDAL, Table 2).
+    """Returns a table of text statistics (MEDAL, Table 2), with one row for each language, chatbot
+    or user model and a last row ``all``.
 
     Args:
         stats: The statistics to show.
-        head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
+        head: What a row of the table stands for: ``Language``, ``Chatbot`` or ``User model``.
 
     Returns:
         A table with the number of dialogues, the mean number of turns, the mean length of a turn,
-            and the mean MTLD (lexical diversity). The last row is ``all``.
+            and the mean MTLD (lexical diversity).
     """
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
@@ -158,11 +159,13 @@ def _to_cell(value: float, reason: str) -> Estimate:
 
 
 def label_statistics_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns a table with the share of each issue and the mean of each numeric dimension.
+    """Returns a table with the share of each yes-or-no dimension and the mean of each numeric
+    dimension.
 
     Args:
         stats: The statistics to show.
-        head: What each row of the table is: a ``Language``, ``Chatbot`` or ``User model``.
+        head: What a row of the table stands for: ``Language``, ``Chatbot`` or ``User model``. The
+            last row is ``all``.
     """
     dimensions = [*stats.shares, *stats.graded_dimensions]
     table: list[Row] = []
@@ -222,8 +225,8 @@ def score_distribution_figures(stats: CorpusStatistics) -> dict[str, Figure]:
     (MEDAL, Figure 10).
 
     Returns:
-        Dimension -> figure, for the numeric dimensions in ``stats`` with only a few possible
-            labels.
+        Dimension -> figure, for the numeric dimensions in ``stats`` whose scale has at most 11
+            whole numbers.
     """
     figures = {}
     for dimension in stats.graded_dimensions:
@@ -263,7 +266,7 @@ def _score_distribution_figure(
 
 def provenance_facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     """Returns (name, value) pairs about the origin of ``stats``: files, hash of the data, version
-    of this package, judges that labelled the rows, and what is wrong with the rows."""
+    of this package, judges that labelled the rows, and numbers of failed and malformed rows."""
     pairs = [
         ("files", stats.name),
         ("data", stats.data),

@@ -45,11 +45,11 @@ class CorpusStatistics:
         rows: A row for each dialogue. Columns: ``lang``, ``chatbot``, ``user``, ``group`` (the
             conversation), and for each side the number of turns (``turns_user``), their total
             length (``words_user`` or ``characters_user``) and MTLD (``mtld_user``).
-        labels: A row for each dialogue, a column for each dimension. A cell is the mean label of
-            the annotators, NaN without a label.
-        scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``.
+        labels: The same rows as in ``rows``, with a column for each dimension. A cell is the mean
+            label of the annotators, NaN without a label.
+        scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``. None if unknown.
         shares: Names of the yes-or-no dimensions. Their mean labels are rounded to 0 or 1.
-        issues: Names in ``shares`` that are in MEDAL's rubric.
+        issues: The names in ``shares`` that MEDAL's rubric has too.
         tools: Language -> name of the tool that splits its texts into words.
         counts: Number of rows with labels (``labelled``), of rows that a judge failed to label
             (``failed``), and of rows with a faulty simulated user (``malformed``).
@@ -70,17 +70,20 @@ class CorpusStatistics:
 
     @property
     def graded_dimensions(self) -> list[str]:
-        """The dimensions with numeric labels, which are not in ``shares``. ``overall`` comes
-        first."""
+        """The names of the dimensions whose labels are numbers on a scale, not yes or no. Those
+        that begin with ``overall`` come first."""
         names = [name for name in self.labels if name not in self.shares]
         return sorted(names, key=lambda name: not name.startswith("overall"))
 
     def groupable_names(self, column: str) -> list[str]:
-        """Returns the sorted names in ``column`` (``lang``, ``chatbot`` or ``user``), to make one
-        group of rows for each.
+        """Returns the sorted names in ``column`` of ``rows``, if tables can have a row for each
+        name.
 
-        The list is empty if no row has a name, or if there are more than 60 names, which are
-        probably people.
+        The list is empty if no row has a name. It is also empty for more than 60 names, which are
+        probably people and not systems.
+
+        Args:
+            column: ``lang``, ``chatbot`` or ``user``.
         """
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
@@ -103,7 +106,10 @@ class CorpusStatistics:
         """Returns the mean label on ``dimension`` over ``rows``, with its 95% interval. For a
         yes-or-no dimension, the mean is the share of rows with label 1.
 
-        Dialogues of one conversation are treated as dependent.
+        The interval treats dialogues of one conversation as dependent.
+
+        Args:
+            rows: Rows of the field ``rows``, such as those from ``select_rows``.
         """
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
@@ -179,7 +185,8 @@ def compute_statistics(
 def _mean_labels_recording_scales(
     row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
 ) -> dict[str, float]:
-    """Returns the mean labels of ``row``, and adds its scales to ``scales``.
+    """Returns the mean label of ``row`` on each dimension. Also adds to ``scales`` and ``between``,
+    which the caller keeps for all rows.
 
     Args:
         scales: Dimension -> scale. The scales of ``row`` are added.

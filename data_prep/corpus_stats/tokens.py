@@ -40,7 +40,8 @@ def length(text: str, unit: Unit) -> int:
 
 
 class Lemmatiser(NamedTuple):
-    """A tool that splits texts of one language into lemmas, or into words if it has no lemmas.
+    """A tool that splits texts of one language into lemmas, or into words if there is no list of
+    lemmas.
 
     Attributes:
         name: Description to show beside results, such as ``jieba 0.42.1 tokens``. If ``split`` is
@@ -89,10 +90,11 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``. It returns words in place of lemmas if there
-    are no lemmas.
+    """Returns spaCy's tool for the language ``lang``, which gives words if spaCy has no lemmas for
+    it.
 
-    If spaCy lacks the language, the tool splits at spaces and punctuation.
+    If spaCy lacks the language, the tool splits at spaces and punctuation. Languages without spaces
+    are then not split.
 
     Raises:
         MissingExtraError: spaCy or its tables of lemmas are not installed.
@@ -147,11 +149,11 @@ def _is_word(token: str) -> bool:
 
 
 def mtld(tokens: Sequence[str]) -> float | None:
-    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010).
-    Returns None if no token occurs twice.
+    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010), or
+    None if no token occurs twice.
 
-    It is the mean number of tokens over which the type-token ratio stays above 0.72, averaged over
-    a forward and a backward pass.
+    MTLD is the mean number of tokens over which the type-token ratio (distinct tokens over all
+    tokens) stays above 0.72, averaged over a forward and a backward pass.
     """
     # The package lexical-diversity 0.1.1, which the MEDAL paper used, gives the same number.
     forward = _count_factors(tokens)
@@ -164,8 +166,8 @@ def mtld(tokens: Sequence[str]) -> float | None:
 def _count_factors(tokens: Sequence[str]) -> float:
     """Returns the number of MTLD factors in ``tokens``, in one pass.
 
-    A factor is a run of 10 tokens or more in which the type-token ratio falls below 0.72. The
-    remaining tokens add a fraction.
+    A factor is a run of at least 10 tokens, which ends when its type-token ratio (distinct tokens
+    over all tokens) falls below 0.72. The tokens after the last factor count as a fraction of one.
     """
     factors = 0.0
     types: set[str] = set()

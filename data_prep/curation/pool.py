@@ -29,7 +29,7 @@ _WORD = re.compile(r"[\w'’]+")
 _REACH = 3  # words before a match among which a negation counts
 
 
-class ForeignLanguageFilter:
+class ForeignLanguageFinder:
     """Finds dialogues whose chatbot answered in a foreign language, by keywords in the judge's
     comments (MEDAL, section 5.1).
 
@@ -45,8 +45,12 @@ class ForeignLanguageFilter:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns the keyword and the comment that show a foreign language in ``row``, or None if
-        no comment does."""
+        """Returns the keyword and the comment that show that the chatbot of ``row`` answered in a
+        foreign language, or None if no comment shows it.
+
+        Comments count only if the row has an issue (a label of 0.5 or more) in the dimension that
+        ``keywords`` names.
+        """
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
@@ -85,8 +89,8 @@ class ForeignLanguageFilter:
         """Returns regular expressions that match comments such as "switches to French", for a
         dialogue in ``lang``.
 
-        They match the names of all languages but ``lang``. If ``lang`` is unknown, they match no
-        name.
+        They match the names of all languages other than ``lang``. If ``lang`` is unknown, they
+        match no language name, because any of them could be the right one.
         """
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
@@ -184,8 +188,8 @@ class LabelRules:
 
     Attributes:
         issues: Names of the issues that are categories, such as ``unsafe``.
-        faults: Names of further issues (``other``). A dialogue with one is not clean, but there is
-            no category for it.
+        faults: Names of further issues (only ``other``). A dialogue with such an issue is not
+            clean, but gets no category for it.
         overall: The dimension of the overall score.
     """
 
@@ -199,8 +203,8 @@ class LabelRules:
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns the names of the dimensions in ``issues`` and ``overall`` for which ``row`` has
-        no label."""
+        """Returns the names of the dimensions without a label in ``row``, among ``issues`` and
+        ``overall``."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
@@ -208,8 +212,8 @@ class LabelRules:
         """Returns the labelled dialogue ``row`` as a candidate, with its categories and overall
         score.
 
-        An issue counts if at least half of the raters (or repeats of a judge) found it. The overall
-        score is their rounded mean: 3.5 becomes 3.
+        An issue counts if at least half of the raters (or repeats of a judge) found it. ``level``
+        is the mean overall score, rounded, with halves rounded down: 3.5 becomes 3.
         """
         present = []
         for name in (*self.issues, *self.faults):
@@ -259,13 +263,14 @@ def hash_to_fraction(seed: int, key: str) -> float:
 def read_candidates(
     options: CurateOptions,
     rules: LabelRules,
-    foreign: ForeignLanguageFilter | None,
+    foreign: ForeignLanguageFinder | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
     """Reads ``options.files``, and returns the dialogues that may be selected and those left out.
 
     Args:
-        options: Names the files and the languages to read.
+        options: Names the files and the languages to read. Dialogues in other languages are in
+            neither list.
         rules: Decides the categories of a dialogue.
         foreign: Finds chatbot replies in a foreign language. None keeps such dialogues.
         report: Gets the counts of dialogues and malformed lines.

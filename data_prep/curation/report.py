@@ -13,7 +13,7 @@ from medal_judges import __version__
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
-    ForeignLanguageFilter,
+    ForeignLanguageFinder,
     load_label_rules,
     read_candidates,
 )
@@ -35,7 +35,7 @@ class Curation:
         options: The options of ``medal curate``.
         facts: What the selection was made from and how, such as ``{"seed": "0", "pool": HASH}``.
         left_out: A mapping for each dialogue that could not be selected, with its ``reason``.
-        selections: Language -> selected dialogues.
+        selections: Language -> selected dialogues, in the order of selection.
         counts: A table of how often each value occurs. Columns: ``lang``, ``factor`` (such as
             ``chatbot``), ``value`` (such as ``aya-8b``), and the numbers of dialogues with the
             value among all candidates (``pool``) and among the selected ones (``selected``).
@@ -70,7 +70,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     rules = load_label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
-        foreign = ForeignLanguageFilter()
+        foreign = ForeignLanguageFinder()
     pool, left_out = read_candidates(options, rules, foreign, reading)
     selections: dict[str, Sequence[Selected]] = {}
     counts = []
@@ -111,7 +111,7 @@ def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 
 
 def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
-    """Reads the selected dialogues of ``curation`` from its files.
+    """Reads the selected dialogues of ``curation`` from its files, with their texts.
 
     Returns:
         The dialogues, sorted by language and order of selection. ``extra["curation"]`` has ``rank``
@@ -135,8 +135,12 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns a table of the sizes in ``curation``, with a row for each language: the numbers of
-    candidates, selected dialogues and distinct conversations, and the effective sample size."""
+    """Returns a table with a row for each language in ``curation``: the numbers of candidates,
+    selected dialogues and distinct conversations, and the effective sample size.
+
+    The effective size is the number of equally weighted dialogues that would say as much about the
+    pool.
+    """
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0

@@ -92,7 +92,8 @@ def select_balanced(
 
 
 class _BalancedSelection:
-    """A balanced selection in progress. Dialogues are named by their index in ``pool``.
+    """A balanced selection in progress. Dialogues are named by their index in ``pool``, categories
+    by their index in ``categories``.
 
     Attributes:
         pool: The candidates.
@@ -105,7 +106,7 @@ class _BalancedSelection:
         factors: Field (``level``, ``chatbot`` or ``user``) -> two arrays: the index of each
             dialogue's value in that field, [dialogues], and how many selected dialogues have each
             value, [values].
-        groups: The index of each dialogue's conversation, [dialogues].
+        groups: The index of each dialogue's conversation in ``group_counts``, [dialogues].
         group_counts: The number of selected dialogues in each conversation, [conversations].
     """
 
@@ -146,13 +147,13 @@ class _BalancedSelection:
             counts[value_of[row]] += 1
 
     def choose_best_for_each_pair(self, n: int, seed: int) -> None:
-        """Selects one dialogue for each pair of user and chatbot: without issues, and with the
-        highest overall score of the scale.
+        """Selects one dialogue for each pair of user and chatbot: without issues, and with the best
+        overall score that the scale allows.
 
         Pairs without such a dialogue are skipped.
 
         Args:
-            n: The maximum number of dialogues.
+            n: The maximum number of selected dialogues.
             seed: Determines the order of pairs.
         """
         suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -224,8 +225,12 @@ def _relative_counts(counts: Array) -> Array:
 def poststratification_weights(
     pool: Sequence[Candidate], chosen: Sequence[Candidate]
 ) -> list[float]:
-    """Returns how many dialogues of ``pool`` each of ``chosen`` represents, in the order of
-    ``chosen``. The sum of these weights is the size of the pool."""
+    """Returns the weight of each of ``chosen``: how many dialogues of ``pool`` it represents. The
+    weights are in the order of ``chosen``, and their sum is the size of the pool.
+
+    A dialogue of the pool is represented by the chosen ones that are most like it in labels,
+    chatbot and user.
+    """
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

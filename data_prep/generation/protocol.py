@@ -71,8 +71,8 @@ _VERDICT_SCHEMA = strict_object_schema(
 )
 
 
-class Decoding(Config):
-    """How one kind of message is sampled.
+class RequestSettings(Config):
+    """How one kind of message is requested from a model: its prompt, its sampling and its attempts.
 
     Attributes:
         prompt: The name or path of a prompt file, such as ``user_first``, or a mapping with its
@@ -82,9 +82,10 @@ class Decoding(Config):
         presence_penalty: Lowers the probability of tokens that already occurred.
         frequency_penalty: Lowers the probability of a token with each time that it occurred.
         max_tokens: The maximum length of a message, in tokens.
-        tries: The maximum number of attempts at a message of the simulated user.
-        enforce: Whether the user judge must answer with a JSON object, for models that do not
-            answer "Yes." or "No." by themselves.
+        tries: The maximum number of attempts at a message of the simulated user. Not used for
+            replies and verdicts.
+        enforce: Only for verdicts: whether the user judge must answer with a JSON object, for
+            models that do not answer "Yes." or "No." by themselves.
     """
 
     prompt: str | Prompt
@@ -118,10 +119,10 @@ class GenerateConfig(Config):
             ORG/NAME}``.
         user_judge: The model that accepts or rejects user messages.
         chatbots: Name -> model that answers the users.
-        first_turn: How first user messages are sampled.
-        later_turns: How later user messages are sampled.
-        check: How verdicts of the user judge are sampled.
-        reply: How replies of chatbots are sampled.
+        first_turn: How first user messages are requested and sampled.
+        later_turns: How later user messages are requested and sampled.
+        check: How verdicts of the user judge are requested and sampled.
+        reply: How replies of chatbots are requested and sampled.
         max_turns: The maximum number of messages in a dialogue, of both sides.
         at_once: The number of dialogues in progress at a time. Lower it to need less memory.
         per_call: The number of requests sent to a local model at a time. If the run is killed, at
@@ -136,22 +137,22 @@ class GenerateConfig(Config):
     users: AgentConfigs
     user_judge: LLMConfig
     chatbots: AgentConfigs
-    first_turn: Decoding = Decoding(
+    first_turn: RequestSettings = RequestSettings(
         prompt="user_first",
         temperature=1.5,
         presence_penalty=0.6,
         max_tokens=512,
         tries=10,
     )
-    later_turns: Decoding = Decoding(
+    later_turns: RequestSettings = RequestSettings(
         prompt="user_later", temperature=0.9, top_p=0.95, tries=5
     )
-    check: Decoding = Decoding(
+    check: RequestSettings = RequestSettings(
         prompt="user_check",
         temperature=0.1,
         max_tokens=64,
     )
-    reply: Decoding = Decoding(
+    reply: RequestSettings = RequestSettings(
         prompt="chatbot",
         temperature=0.9,
         top_p=0.95,
@@ -236,8 +237,8 @@ def parse_verdict(answer: str) -> tuple[bool | None, str]:
 class DialogueState:
     """A dialogue in progress, or a first message that has no chatbot yet.
 
-    A first message is written and accepted once. Then one dialogue with each chatbot begins with
-    it.
+    The caller gives ``id``, ``context``, ``user`` and ``config``, and ``chatbot`` for a dialogue.
+    ``apply_answer`` fills the other fields.
 
     Attributes:
         id: ``CONTEXT--USER--CHATBOT`` for a dialogue, ``CONTEXT--USER`` for a first message.
@@ -246,10 +247,11 @@ class DialogueState:
         config: The settings of the run.
         chatbot: The name of the chatbot, None for a first message.
         turns: The accepted user messages and the replies so far.
-        tries: The number of attempts at each accepted user message.
-        cut: The indices of turns that were truncated at their token limit.
+        tries: The number of attempts at each accepted user message, including the accepted one.
+        cut: The indices in ``turns`` of messages that were truncated at their token limit.
         rejections: The rejected attempts at the current user message, as lines of rejected.jsonl.
-        candidate: The user message that waits for a verdict, and whether it ends the dialogue.
+        candidate: The user message that waits for a verdict, and whether it ends the dialogue. None
+            if no message waits.
         candidate_cut: Whether the candidate was truncated at its token limit.
         ended: How the dialogue ended: ``user`` (the user ended it), ``cap`` (maximum number of
             turns), ``rejected`` (all attempts at a message were rejected), or None (not ended).
@@ -295,7 +297,7 @@ class DialogueState:
 
     @property
     def is_accepted_opener(self) -> bool:
-        """Whether this is a first message that the user judge accepted."""
+        """Whether this is a first message, without a chatbot, that the user judge accepted."""
         return self.chatbot is None and bool(self.turns)
 
     @property
@@ -348,8 +350,8 @@ class DialogueState:
 
         Args:
             reason: Why the message is rejected.
-            by: Who rejects the message: ``judge``, or ``rule`` if it is empty or ends the dialogue
-                at once.
+            by: Who rejects the message: ``judge``, or ``rule`` if the message is empty or a first
+                message that would end the dialogue.
             readable: False if the judge answered neither yes nor no.
 
         Returns:
@@ -384,7 +386,8 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """Returns a new dialogue with ``chatbot`` that begins with this accepted first message."""
+        """Returns a new dialogue with ``chatbot`` that begins with this first message, which must
+        be accepted."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
@@ -442,7 +445,8 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request to the model that is asked next in ``state``.
+    """Returns the request to the model that is asked next in ``state``: for a user message, a
+    verdict or a reply.
 
     Args:
         state: The dialogue so far.

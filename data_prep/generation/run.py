@@ -55,11 +55,14 @@ class RunFolder:
     ``close``.
 
     Args:
-        record: The settings that change dialogues, for run.json.
-        overwrite: Whether to remove the files of an earlier run.
+        folder: The folder. It is made if it is missing.
+        record: The settings that change dialogues. They are written to run.json and must equal
+            those of an earlier run.
+        overwrite: Whether to remove the files of an earlier run, whatever its settings.
 
     Raises:
-        MedalError: Another process uses the folder, or an earlier run in it had other settings.
+        MedalError: Another process uses the folder, an earlier run in it had other settings, or it
+            has files that ``medal generate`` did not write.
     """
 
     def __init__(
@@ -116,8 +119,8 @@ class RunFolder:
             self.flush()
 
     def write_line(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Writes ``line``: a finished dialogue to dialogues.jsonl, or a rejected user message to
-        rejected.jsonl."""
+        """Writes ``line`` to its file: a finished dialogue to dialogues.jsonl, or a rejected user
+        message to rejected.jsonl. Works only after ``rebuild_files`` has opened the files."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(json_line(line))
 
@@ -186,8 +189,8 @@ class GenerationRun(JobRunner[DialogueState]):
             that ``config`` names.
 
     Attributes:
-        openers: Id of a first message -> (seed context, user name). The seed context is what the
-            simulated user is told about itself.
+        openers: Id of each first message, written or not -> (seed context, user name). The seed
+            context is what the simulated user is told about itself.
         accepted: Id of a first message -> the message that the user judge accepted.
         failed: Ids of first messages that were never accepted.
         done: Ids of finished dialogues.
@@ -247,8 +250,8 @@ class GenerationRun(JobRunner[DialogueState]):
 
     def _recorded_settings(self) -> dict[str, object]:
         """Returns the settings for run.json, with which a later run must agree: the seed, the
-        maximum number of turns, and the sampling settings and prompts. Models and seed contexts are
-        added elsewhere."""
+        maximum number of turns, and the sampling settings and prompts. The caller adds models and
+        seed contexts."""
         settings: dict[str, object] = {
             "seed": self.config.seed,
             "max_turns": self.config.max_turns,
@@ -261,7 +264,7 @@ class GenerationRun(JobRunner[DialogueState]):
     @property
     def expected_dialogue_count(self) -> int:
         """The number of dialogues in the folder when the run ends, if every first message is
-        accepted."""
+        accepted. Includes finished dialogues of chatbots that this run leaves out."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
@@ -315,7 +318,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Starts first messages and dialogues until ``config.at_once`` dialogues are running."""
+        """Starts first messages and dialogues until ``config.at_once`` dialogues are running. A
+        first message counts as the dialogues that will begin with it."""
         share = len(self.speaking)
         load = 0
         for state in self.active.values():

@@ -78,8 +78,8 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def match_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` in the style of ``like``: in lower case if ``like`` has no capitals, and
-    without its full stop if ``like`` ends without one."""
+    """Returns ``sentence`` in the style of the text ``like``: in lower case if ``like`` has no
+    capitals, and without its full stop if ``like`` ends without one."""
     # Otherwise an inserted sentence could be recognised by its style.
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
@@ -122,7 +122,8 @@ def append_sentence(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` followed by ``right``.
+    """Returns ``left`` followed by ``right``, separated by a full stop and a space or by a line
+    break.
 
     Args:
         lang: The language of both texts.
@@ -175,15 +176,16 @@ def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def load_word_table(table: str) -> Mapping[str, Any]:
-    """Returns the YAML file ``table`` of configs/perturbation/, whose words are the same in every
-    split: ``nonsense`` (syllables) or ``small_changes`` (synonyms and fillers)."""
+    """Returns the content of the YAML file ``table`` of configs/perturbation/: ``nonsense``
+    (syllables) or ``small_changes`` (synonyms and fillers). Its words are the same in training,
+    validation and test data."""
     return read_yaml(f"perturbation/{table}")
 
 
 @lru_cache(maxsize=16)
 def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Returns (pattern, synonym) pairs. Each pattern matches a word in ``lang`` that the synonym
-    can replace."""
+    """Returns (pattern, synonym) pairs for the language ``lang``. Each pattern matches a word that
+    the synonym can replace."""
     words = load_word_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
@@ -256,11 +258,15 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns the text of a random turn of another conversation. Returns None if there is no
-        turn in the language, or ``accept`` rejects all turns that are drawn.
+        """Returns the text of a random turn of another conversation, about ``length`` characters
+        long.
+
+        Returns None if there is no turn in the language, or if no turn among 48 random ones is from
+        another conversation and accepted.
 
         Args:
-            edit: Has the language, the random number generator, and the conversation to avoid.
+            edit: The edit that needs the text. It has the language, the random number generator,
+                and the conversation to avoid.
             length: Approximate length in characters.
             accept: Returns whether a text may be used.
         """
@@ -286,8 +292,11 @@ class CannotInject(Exception):
 
 @dataclass
 class Edit:
-    """Two edited versions of ``dialogue``: one with an issue, and a similar one without it (the
-    control).
+    """Two edited versions of one dialogue: the injected version, which has an issue, and the
+    control, which is similar but has no issue.
+
+    The caller gives the first six fields. The methods fill the others: each edited turn gets a text
+    in ``injected`` and in ``control``, and ``finish`` sets ``touched`` and ``how``.
 
     Attributes:
         dialogue: The original.
@@ -296,10 +305,13 @@ class Edit:
         donors: Turns of other conversations, whose text may be used.
         split: ``train``, ``val`` or ``test``. Each split inserts different sentences.
         group: Name of the conversation. Its own turns are not used as donors.
-        injected: Turn index -> new text in the version with the issue.
-        control: Turn index -> new text in the control, for the same turns.
-        touched: Indices of the assistant turns with the issue.
+        injected: Turn index -> new text in the injected version.
+        control: Turn index -> new text in the control. Has the same turns as ``injected``.
+        touched: The turns in ``injected`` that show the issue. The others have a harmless edit,
+            such as a user's feeling.
         how: Name of the method, such as ``contradiction``.
+        lang: The language of ``dialogue``.
+        texts: The original text of each turn.
     """
 
     dialogue: Dialogue
@@ -335,7 +347,7 @@ class Edit:
 
         Args:
             need: The minimum number of such turns.
-            why: The error message if there are fewer turns than that.
+            why: The error message if there are fewer than ``need``.
 
         Raises:
             CannotInject: There are fewer than ``need`` such turns.
@@ -366,8 +378,12 @@ class Edit:
         injected: str,
         control: str,
     ) -> None:
-        """Sets the new text of the turn ``turn`` in the version with the issue (``injected``) and
-        in the control."""
+        """Sets the new text of the turn with index ``turn`` in both versions.
+
+        Args:
+            injected: The text in the version with the issue.
+            control: The text in the control, the version without it.
+        """
         self.injected[turn] = injected
         self.control[turn] = control
 
@@ -378,10 +394,12 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Inserts one sentence into each version of the turn ``turn``: ``injected`` into the
-        version with the issue, and ``control`` into the control.
+        """Inserts one sentence into the turn with index ``turn`` in both versions, at the same
+        place.
 
         Args:
+            injected: The sentence for the version with the issue.
+            control: The sentence for the control, the version without it.
             position: Where to insert, from 0 (before the first sentence) to 1 (after the last).
         """
         for contents, sentence in ((self.injected, injected), (self.control, control)):
@@ -389,8 +407,11 @@ class Edit:
             contents[turn] = insert_sentence(before, sentence, position, self.lang)
 
     def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
-        """Sets the method ``how`` and the indices ``touched`` of turns with the issue (default: all
-        edited turns).
+        """Records the method and the turns that show the issue, after all turns are edited.
+
+        Args:
+            how: The name of the method, such as ``contradiction``.
+            touched: Indices of the turns that show the issue (default: all edited turns).
 
         Raises:
             CannotInject: A turn in ``touched`` has the same text in both versions.
@@ -409,8 +430,8 @@ class Edit:
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns random neutral sentences, such as "That is a good point.", none of which is a
-        turn of the dialogue.
+        """Returns random neutral sentences, such as "That is a good point.", for the control. None
+        of them is a whole turn of the dialogue.
 
         Args:
             length: Approximate total length in characters.
@@ -454,7 +475,8 @@ class Edit:
         return str(pattern.sub(synonym, text, count=1))
 
     def _add_typo(self, text: str) -> str:
-        """Returns ``text`` with two neighbouring letters of a long word exchanged."""
+        """Returns ``text`` with two neighbouring letters of a word of five or more letters
+        exchanged. Chinese text, and text without such a word, stays as it is."""
         words = text.split(" ")
         long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
         if self.lang == "zh" or not long:
@@ -466,7 +488,8 @@ class Edit:
         return " ".join(words)
 
     def _add_filler(self, text: str) -> str:
-        """Returns ``text`` after a filler such as "Well,", if the language has fillers."""
+        """Returns ``text`` with a filler such as "Well," before it. Returns it unchanged if the
+        language has no fillers."""
         fillers = load_word_table("small_changes").get(self.lang, {}).get("fillers", [])
         if not fillers:
             return text

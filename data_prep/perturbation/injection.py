@@ -78,7 +78,7 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """How many dialogues got each issue, and how many did not allow it.
+    """How many dialogues got each injected issue, and how many did not allow it.
 
     Attributes:
         injected: Issue -> number of pairs of rows (one with the issue, one control without it).
@@ -284,8 +284,8 @@ def _draw_answer_count(edit: Edit) -> int:
 
 
 def _inject_statements(edit: Edit, table: str) -> None:
-    """Inserts ``strength`` statements, faulty in the version with the issue and sound in the
-    control.
+    """Inserts up to ``edit.strength`` statements into answers, faulty in the version with the issue
+    and sound in the control.
 
     Args:
         table: The statements: ``facts`` (for the issue ``nonfactual``), ``everyday``
@@ -310,8 +310,9 @@ def _insert_sentence_pairs(
 
     Args:
         turns: Turn indices. The first sentence goes into the first turn, the second into the
-            second.
-        sentences: (sound, faulty) pairs. The faulty sentence is for the version with the issue.
+            second. With fewer turns than sentences, it begins again at the first turn.
+        sentences: (sound, faulty) pairs. The sound sentence is for the control, the faulty one for
+            the version with the issue.
         how: Name of the method.
     """
     for number, (sound, faulty) in enumerate(sentences):
@@ -358,7 +359,8 @@ def _inject_repetition(edit: Edit) -> None:
 
 
 def _repeat_answer(edit: Edit, sources: list[int]) -> None:
-    """Replaces one or more answers with the text of one earlier answer.
+    """Replaces one or more answers with the text of one earlier answer. In the control, their new
+    text occurs nowhere else.
 
     Args:
         sources: Indices of the answers that may be repeated.
@@ -383,7 +385,8 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
-    """Inserts a sentence of one answer a second time, into that answer or a later one.
+    """Inserts a sentence of one answer a second time, into that answer or a later one. In the
+    control, a new sentence is inserted there.
 
     Args:
         sources: Indices of the answers whose sentences may be repeated.
@@ -415,8 +418,13 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
 
 
 def _draw_control_text(edit: Edit, like: str, used: list[str]) -> str:
-    """Returns a random text about as long as ``like``, for the control. No sentence of it is in the
-    dialogue or in ``used``."""
+    """Returns a random text about as long as ``like``, for the control. None of its sentences is in
+    the dialogue or in ``used``.
+
+    Args:
+        like: The text in the version with the issue.
+        used: Texts that the control already has.
+    """
     length = len(like)
     is_sentence = len(split_sentences(like)) == 1
     present: set[str] = set()
@@ -468,7 +476,8 @@ def _inject_irrelevance(edit: Edit) -> None:
 
 
 def _inject_off_topic(edit: Edit) -> None:
-    """Inserts into one answer a statement that shares no word with the conversation."""
+    """Inserts into one answer a statement that shares no word with the conversation. The control
+    gets a neutral sentence there."""
     turns = edit.answer_indices(need=1)
     words = content_words(edit.texts, edit.lang)
     foreign = []
@@ -491,8 +500,8 @@ def _inject_off_topic(edit: Edit) -> None:
 
 
 def _could_be_donor(edit: Edit, turn: int) -> bool:
-    """Returns whether the answer ``turn`` is like the turns in ``Donors``: neither the first nor
-    the last answer, and long enough."""
+    """Returns whether the answer at index ``turn`` could be used in other conversations: it is
+    neither the first nor the last answer, and long enough."""
     text = edit.texts[turn]
     return (
         turn in edit.dialogue.assistant_turns[1:-1]
@@ -502,8 +511,13 @@ def _could_be_donor(edit: Edit, turn: int) -> bool:
 
 
 def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
-    """Returns a random text that shares no content word with the turns near ``turn``: a donor of
-    about ``length`` characters, otherwise an off-topic statement.
+    """Returns a random text that shares no content word with the turns near ``turn``.
+
+    It is a donor (a turn of another conversation) of about ``length`` characters, or an off-topic
+    statement if no donor fits.
+
+    Args:
+        turn: Index of the turn that the text replaces.
 
     Raises:
         CannotInject: No donor and no statement is unrelated.
@@ -524,8 +538,12 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
 
 
 def _inject_incoherence(edit: Edit) -> None:
-    """Injects the issue ``incoherent`` by one of two methods, chosen at random. If the dialogue
-    does not allow the first method, the second is used."""
+    """Injects the issue ``incoherent`` by one of two methods in random order. The second is used
+    only if the dialogue does not allow the first.
+
+    The methods are a contradiction and, at strength 1, a forgotten fact, otherwise exchanged
+    answers.
+    """
     methods = [_reorder_answers, _inject_contradiction]
     if edit.strength == 1:
         methods = [_inject_forgetting, _inject_contradiction]
@@ -574,8 +592,8 @@ def _inject_forgetting(edit: Edit) -> None:
 
 
 def _reorder_answers(edit: Edit) -> None:
-    """Exchanges two or more answers, so that none stays at its turn. In the control, all answers
-    stay."""
+    """Exchanges the texts of two or more answers, so that no text stays at its turn. In the
+    control, all texts stay. Both versions have the same small changes."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answer_indices(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
@@ -594,8 +612,8 @@ def _reorder_answers(edit: Edit) -> None:
 def _garble_answers(edit: Edit) -> None:
     """Injects the issue ``uninterpretable``: makes answers unreadable by one random method.
 
-    The methods: ``letters`` (shuffled within words), ``order`` (shuffled words), ``nonsense``
-    (made-up words) and ``foreign`` (text in another language).
+    The methods are ``letters`` (shuffled within words), ``order`` (shuffled words, from strength
+    2), ``nonsense`` (made-up words) and ``foreign`` (text in another language).
     """
     count = _draw_answer_count(edit)
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"

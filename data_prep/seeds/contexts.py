@@ -161,7 +161,7 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
         path: The file (.gz too), or ``embedded`` for the triples shipped with the package.
 
     Raises:
-        DataError: A line is malformed. The error names file, line and field.
+        DataError: The file is missing or a line is malformed. The error names file, line and field.
     """
     if path == EMBEDDED:
         return itertools.starmap(Triple, read_yaml("seeds/scenes")["scenes"])
@@ -186,7 +186,7 @@ def read_personas(path: str | Path) -> Iterator[str]:
         path: The file (.gz too), or ``embedded`` for the personas shipped with the package.
 
     Raises:
-        DataError: A line is malformed. The error names file, line and field.
+        DataError: The file is missing or a line is malformed. The error names file, line and field.
     """
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
@@ -250,7 +250,7 @@ class SeedContext:
     @property
     def group(self) -> str:
         """An id of the context that is the same in every language. Dialogues with the same group
-        are never divided between training, validation and test data."""
+        stay together when data is split into training, validation and test."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
@@ -294,7 +294,8 @@ class SeedsConfig(Config):
 
 
 class DrawnContext(NamedTuple):
-    """A seed context before it gets a language and a country.
+    """A seed context (what a simulated user is told about itself) before it gets a language and a
+    country.
 
     Attributes:
         scene: What happened.
@@ -302,7 +303,8 @@ class DrawnContext(NamedTuple):
         persona: Who the user is, such as ``A beekeeper who paints``.
         gender: ``female`` or ``male``.
         affect: The user's feeling, such as ``curious``. None if the scene names a feeling.
-        quadrant: The class of ``affect`` (Russell, 1980), such as ``pleasant_activated``, or None.
+        quadrant: The class of ``affect`` (Russell, 1980), such as ``pleasant_activated``. None if
+            ``affect`` is None.
     """
 
     scene: str
@@ -316,8 +318,8 @@ class DrawnContext(NamedTuple):
 def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns ``config.n`` contexts in each of ``languages``: the first context in all languages,
-    then the second, and so on.
+    """Returns ``config.n`` seed contexts (what simulated users are told about themselves) in each
+    of ``languages``: the first context in all languages, then the second, and so on.
 
     Contexts are read from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
 
@@ -327,7 +329,7 @@ def make_contexts(
     """
     if config.file is None:
         return add_languages_and_countries(
-            draw_from_config(config, seed), languages, seed
+            draw_contexts_from_config(config, seed), languages, seed
         )
     groups: dict[str, dict[str, SeedContext]] = {}
     for context in read_records(config.file, parse_context):
@@ -350,7 +352,7 @@ def make_contexts(
     return chosen
 
 
-def draw_from_config(config: SeedsConfig, seed: int) -> list[DrawnContext]:
+def draw_contexts_from_config(config: SeedsConfig, seed: int) -> list[DrawnContext]:
     """Draws ``config.n`` contexts, still without a language, from the scenes and personas that
     ``config`` names.
 
@@ -486,12 +488,13 @@ def _sample_distinct(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """Returns a random sample of ``count`` distinct items of ``stream``, in random order. It has
-    fewer items if ``stream`` does.
+    """Returns a random sample of ``count`` distinct items of ``stream``, in random order, or all
+    distinct items if there are fewer.
 
     At most ``count`` items are in memory.
 
     Args:
+        seed: Determines the sample, together with ``purpose``.
         purpose: A name for this sample, so that samples with one seed are independent.
         name: Names an item. Items with the same name count as one.
         fits: Returns whether an item may be in the sample.

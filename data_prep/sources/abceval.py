@@ -32,7 +32,8 @@ def to_dialogue_issues(
         rows: Turns of ABC-Eval, labelled with behaviours such as ``redundant``.
 
     Yields:
-        One row for each conversation. ``extra["machine_labels"]`` maps issue -> model -> label.
+        One row for each conversation. ``extra["machine_labels"]`` maps each issue to the label of
+            each model that rated the turns.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:

@@ -81,8 +81,8 @@ def assign_halves(
     """Yields all ``rows`` in the same order, with one half in the split ``train`` and the other in
     ``validation``.
 
-    Each split gets half of the labels of each dimension (iterative stratification, Sechidis et al.,
-    2011). Rows of one conversation stay together.
+    Each split gets about half of the labels of each dimension (iterative stratification, Sechidis
+    et al., 2011). Rows of one conversation stay together.
 
     Args:
         seed: Random seed of the split.
@@ -117,13 +117,16 @@ def assign_halves(
 
 
 @source("map_rows")
-def relabel_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields ``rows``, from FED or ConTurE, with labels converted to the dimensions of DSTC-12."""
+def relabel_to_dstc12(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    """Yields ``rows``, from FED or ConTurE, with their labels converted to the dimensions of
+    DSTC-12. Splits do not change."""
     return map(to_dstc12, rows)
 
 
 @source("map_and_halve")
-def relabel_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields ``rows``, from FED or ConTurE, with labels converted to the dimensions of DSTC-12, one
-    half in the split ``train`` and the other in ``validation``."""
+def relabel_and_assign_halves(
+    rows: Iterable[LabelledDialogue],
+) -> Iterator[LabelledDialogue]:
+    """Yields ``rows``, from FED or ConTurE, with their labels converted to the dimensions of
+    DSTC-12 and a new split: ``train`` for one half, ``validation`` for the other."""
     return assign_halves(map(to_dstc12, rows))

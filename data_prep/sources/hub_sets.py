@@ -58,7 +58,8 @@ def read_hub_folder(folder: str) -> Iterator[Any]:
 
 
 def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns issue -> GPT-4's comment, for the issues in ``row``, a row of Soda-Eval."""
+    """Returns issue -> GPT-4's comment on it, for the issues found in ``row``, a row of
+    Soda-Eval."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())
@@ -70,8 +71,11 @@ def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
 def read_soda_eval() -> Iterator[LabelledDialogue]:
     """Yields the rows of Soda-Eval: turns of SODA's dialogues with GPT-4's labels.
 
-    ``overall`` is from 1 to 5, and each issue is 1 (present) or 0. Whoever speaks last has the role
-    ``assistant``.
+    The label ``overall`` is from 1 to 5, and the label of each issue is 1 (present) or 0. Whoever
+    speaks last has the role ``assistant``.
+
+    Raises:
+        SourceError: The set is not available.
     """
     folder = fetch_hub_folder(SODA_EVAL)
     types: set[str] = set()

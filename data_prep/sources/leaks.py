@@ -63,8 +63,8 @@ def find_leaks(
 ) -> Iterator[Leak]:
     """Yields a Leak for each row of ``train`` that shares its dialogue with a row of ``test``.
 
-    A dialogue is shared if both rows have the same ``group`` (conversation), the same or nearly the
-    same text, or if the text of one row is the beginning of the other.
+    A dialogue is shared if both rows have the same ``group`` (conversation) or the same or nearly
+    the same text, or if the text of one row is the beginning of the other.
     """
     groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
@@ -105,19 +105,19 @@ def _nearest_row_finder(
     """Returns a function that finds the row of ``rows`` most similar to a dialogue.
 
     Returns:
-        A function from a dialogue to two values: the highest Jaccard similarity (of word 5-grams)
-            and the id of the row that has it.
+        A function that takes a dialogue. It returns the highest Jaccard similarity (of word
+            5-grams, on [0, 1]) and the id of the row that has it.
     """
     sizes: list[int] = []  # of the rows, in shingles
     owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
     for number, row in enumerate(rows):
-        shingles = _shingles(row.dialogue)
+        shingles = _ngram_hashes(row.dialogue)
         sizes.append(len(shingles))
         for shingle in shingles:
             owners[shingle].append(number)
 
     def nearest(dialogue: Dialogue) -> tuple[float, str]:
-        searched = _shingles(dialogue)
+        searched = _ngram_hashes(dialogue)
         common: Counter[int] = Counter()
         for shingle in searched & owners.keys():
             common.update(owners[shingle])
@@ -132,7 +132,7 @@ def _nearest_row_finder(
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
 def _normalise(text: str) -> str:
-    """Returns ``text`` in Unicode form NFKC and without case, with a single space in place of
+    """Returns ``text`` in Unicode form NFKC and lower case, with one space in place of each run of
     spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(_NOT_A_WORD.sub(" ", folded).split())
@@ -146,9 +146,10 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
     )[1:]
 
 
-def _shingles(dialogue: Dialogue) -> set[int]:
+def _ngram_hashes(dialogue: Dialogue) -> set[int]:
     """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has no
-    spaces). The set is empty if there are fewer than 20."""
+    spaces). The set is empty if there are fewer than 20, because such short texts are alike by
+    chance."""
     words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))

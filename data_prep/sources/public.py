@@ -80,19 +80,22 @@ def make_row(
 
 
 def alternating_turns(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """Returns a turn for each of ``texts``, with user and assistant in alternation. The role of the
-    last turn is ``last``."""
+    """Returns a turn for each of ``texts``, with user and assistant in alternation.
+
+    Args:
+        last: The role of the last turn, from which the roles of the others follow.
+    """
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
 
-def _split_lines(text: str) -> list[str]:
+def _nonblank_lines(text: str) -> list[str]:
     """Returns the lines of ``text`` that are not blank, stripped."""
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of FED's file fed_data.json at ``path``.
+    """Yields the rows of FED's file fed_data.json at ``path`` that have the given ``level``.
 
     Args:
         level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, whose labels
@@ -111,7 +114,7 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
                 ratings[question.lower().replace(" ", "_")] = answers
             yield make_row(
                 f"fed-{kind}-{row:04d}",
-                _marked_turns(entry["context"] + "\n" + entry.get("response", "")),
+                _parse_turns(entry["context"] + "\n" + entry.get("response", "")),
                 ratings,
                 {name: scales.get(name, (0.0, 2.0)) for name in ratings},
                 source="fed",
@@ -124,9 +127,9 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
         group += not is_turn  # the replies of a chat come before its whole dialogue
 
 
-def _marked_turns(text: str) -> Iterator[Turn]:
-    """Yields the turns in ``text``. A turn begins with ``User:`` or ``System:`` at the start of a
-    line, and continues on the lines after it."""
+def _parse_turns(text: str) -> Iterator[Turn]:
+    """Yields the turns in ``text``. A turn begins with ``User:`` or ``System:`` (the assistant) at
+    the start of a line, and continues until the next such line."""
     _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
     for mark, content in zip(parts[::2], parts[1::2], strict=True):
         role: Role = "user" if mark == "User" else "assistant"
@@ -136,7 +139,7 @@ def _marked_turns(text: str) -> Iterator[Turn]:
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """Yields the rows of ConTurE's file data/data.json at ``path``.
 
-    The file names no chatbots and no splits. A hash of the dialogue chooses the split.
+    The file names no chatbots and no splits. A hash of the dialogue's id chooses the split.
 
     Args:
         level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, which is
@@ -198,8 +201,9 @@ def _conture_ratings(
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of Dialogue-Eval's file dialogue_data/pass_free(run1).json at ``path``.
 
-    Labels are z scores, standardised for each crowd worker. ``overall`` is the mean of the
-    dimensions. A hash of the worker chooses the split.
+    Labels are z scores, standardised for each crowd worker. ``overall`` is the mean of the other
+    dimensions. A hash of the worker chooses the split, so the dialogues of one worker stay
+    together.
     """
     workers: dict[str, str] = {}
     number = 0
@@ -243,7 +247,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
         extra = {} if knowledge in ("", "_nofact") else {"knowledge": knowledge}
-        texts = _split_lines(f"{entry['source']}\n{entry['system_output']}")
+        texts = _nonblank_lines(f"{entry['source']}\n{entry['system_output']}")
         yield make_row(
             f"topical-chat-{number:04d}",
             alternating_turns(texts, "assistant"),
@@ -263,7 +267,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of xDial-Eval's file data/dial/fed-dial.csv at ``path``, in ten languages.
 
-    Only the English dialogues were rated. Translations have the mean rating of the English
+    Only the English dialogues were rated. A translation gets the mean rating of its English
     dialogue.
     """
     csv.field_size_limit(10_000_000)
@@ -274,7 +278,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
         for number, row in enumerate(rows):
             yield make_row(
                 f"xdial-fed-{lang}-{number:04d}",
-                alternating_turns(_split_lines(row[column]), "user"),
+                alternating_turns(_nonblank_lines(row[column]), "user"),
                 {"overall": [float(row["ratings"])]},
                 {"overall": (0.0, 4.0)},
                 source="xdial-fed",

@@ -47,7 +47,7 @@ SOURCES = {
 
 
 class DataSpec(BaseModel):
-    """A parsed text that names data, such as ``fed:turn:test``.
+    """The parts of a text that names data, such as ``fed:turn:test``.
 
     The text is ``SET[:part][:level][:split]`` for a known data set, ``PATH[:split]`` for a file,
     ``-`` for standard input, or ``hf:ID[:config]:split`` for the Hugging Face Hub.
@@ -96,8 +96,8 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_name(text: str) -> str:
-    """Returns the name of the data set or file in ``text``, such as ``fed`` in
-    ``fed:turn:test``."""
+    """Returns the name of the data set, or the path of the file, in ``text``, such as ``fed`` in
+    ``fed:turn:test``. For the Hugging Face Hub, returns ``text`` without the split."""
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
@@ -162,12 +162,12 @@ def stream_rows(
 def _rows_in_all_splits(
     spec: DataSpec, reading: ReadingReport | None, options: ReadOptions
 ) -> Rows:
-    """Yields the rows that ``spec`` names, but of all splits. If it names a file, rows of both
-    levels (``turn`` and ``dialogue``) are included.
+    """Yields the rows of the data that ``spec`` names, whatever their split. From a file, rows of
+    both levels (``turn`` and ``dialogue``) are yielded.
 
     Args:
         reading: A report, in which malformed lines are counted.
-        options: How to read a file.
+        options: How to read a file. Not used for a known data set.
     """
     if spec.is_file:
         yield from stream_labelled(spec.name, options, reading)
@@ -183,10 +183,11 @@ def _rows_in_all_splits(
 
 
 def _select_parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    """Returns the files of ``source`` to read for ``spec``.
+    """Returns the files of ``source`` to read for ``spec``. Files without the split in ``spec`` are
+    left out.
 
-    If ``spec`` names neither a part nor a level, files with labels on whole dialogues are preferred
-    to files with labels on turns.
+    If ``spec`` names neither a part nor a level, files with labels on turns are left out if there
+    are files with labels on whole dialogues.
     """
     parts = []
     for part in source.parts:
@@ -230,7 +231,8 @@ def _read_part(source: Source, part: SourceFile, reading: ReadingReport | None) 
 def _rows_or_source_error(
     rows: Iterable[LabelledDialogue], origin: object, source: Source, hint: str
 ) -> Rows:
-    """Yields ``rows``, and raises SourceError if their reader fails.
+    """Yields ``rows``. If their reader fails, raises SourceError, because the data has another form
+    than expected.
 
     Args:
         origin: The file or package, for the message.

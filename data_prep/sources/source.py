@@ -24,10 +24,11 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Returns a decorator that registers a function under ``name``, for use in
+    """Returns a decorator that registers a function in ``READERS`` under ``name``, for use in
     configs/sources.yaml.
 
-    The function yields rows. It reads them from a file or converts other rows.
+    The function yields rows. It reads them from a file, a package or the Hub, or converts other
+    rows.
     """
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
@@ -46,12 +47,13 @@ class SourceFile(BaseModel):
         line_file: Name of the converted copy in $MEDAL_JUDGES_DATA.
         line_sha256: Checksum of the converted copy, None if unknown.
         url: Address of the published file. Empty if it cannot be downloaded.
-        public_file: Path of the published file in the cache.
+        public_file: Path of the published file in the cache. Empty if there is none.
         sha256: Checksum of the published file.
         why: Why the published file cannot be read, if ``read`` is None.
-        read: Registered name of the function that reads the published file.
-        view: Registered name of a function that converts the rows, such as ``halve``. None for no
-            conversion.
+        read: Registered name of the function that reads the published file. None if it cannot be
+            read.
+        view: Registered name of a function that converts the rows of either file, such as
+            ``halve``. None for no conversion.
         named_only: Whether the file is read only if its name is given, as in ``dstc12:fed``.
         splits: The splits that its rows can have. Empty means any.
     """

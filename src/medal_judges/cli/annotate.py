@@ -105,12 +105,12 @@ def import_answers(
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
     from medal_judges.data_prep.annotation.answers import (
-        merge_ratings,
+        label_with_annotations,
         parse_annotations,
     )
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
-        read_label_studio,
+        read_label_studio_annotations,
     )
     from medal_judges.data_prep.annotation.project import (
         PROJECT_FILE,
@@ -118,7 +118,9 @@ def import_answers(
         load_project,
     )
     from medal_judges.data_prep.annotation.questions import Annotation
-    from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
+    from medal_judges.data_prep.annotation.spreadsheet import (
+        read_spreadsheet_annotations,
+    )
     from medal_judges.errors import ConfigError, MedalError
     from medal_judges.storage.files import protect_inputs, require_safe_out
     from medal_judges.storage.jsonl import write_records
@@ -135,9 +137,11 @@ def import_answers(
     answers: list[Annotation] = []
     for path in files:
         if path.suffix.lower() == ".json":
-            answers += read_label_studio(path)
+            answers += read_label_studio_annotations(path)
         else:
-            answers += read_spreadsheet(path, [d.name for d in project.dimensions])
+            answers += read_spreadsheet_annotations(
+                path, [d.name for d in project.dimensions]
+            )
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)
@@ -153,7 +157,7 @@ def import_answers(
         raise MedalError(
             "the files hold no valid answer. Give the files that annotators filled"
         )
-    count = write_records(out, merge_ratings(checked, project))
+    count = write_records(out, label_with_annotations(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"

@@ -264,7 +264,7 @@ def seeds(
     from medal_judges.data_prep.seeds.contexts import (
         SeedsConfig,
         add_languages_and_countries,
-        draw_from_config,
+        draw_contexts_from_config,
     )
     from medal_judges.records.dialogue import language
 
@@ -272,7 +272,7 @@ def seeds(
     languages = list(dict.fromkeys(lang))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
-    draws = draw_from_config(settings, seed)
+    draws = draw_contexts_from_config(settings, seed)
     contexts = add_languages_and_countries(draws, languages, seed)
     write_records(out, contexts)
     typer.echo(

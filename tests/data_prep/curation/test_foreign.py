@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.curation.pool import ForeignLanguageFilter
+from medal_judges.data_prep.curation.pool import ForeignLanguageFinder
 
 from .rows import labelled
 
@@ -28,7 +28,7 @@ HARMLESS = [
 
 @pytest.fixture(scope="module")
 def keywords() -> Any:
-    return ForeignLanguageFilter()
+    return ForeignLanguageFinder()
 
 
 @pytest.mark.parametrize(("lang", "comment"), FOREIGN)

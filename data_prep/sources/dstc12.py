@@ -124,9 +124,7 @@ def relabel_to_dstc12(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
 
 
 @source("map_and_halve")
-def relabel_and_assign_halves(
-    rows: Iterable[LabelledDialogue],
-) -> Iterator[LabelledDialogue]:
+def relabel_and_split(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
     """Yields ``rows``, from FED or ConTurE, with their labels converted to the dimensions of
     DSTC-12 and a new split: ``train`` for one half, ``validation`` for the other."""
     return assign_halves(map(to_dstc12, rows))

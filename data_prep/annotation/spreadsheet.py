@@ -103,9 +103,7 @@ def _format_text_cells(sheet: Any) -> None:
                 cell.alignment = Alignment(wrap_text=True, vertical="top")
 
 
-def read_spreadsheet_annotations(
-    path: Path, dimensions: Sequence[str]
-) -> Iterator[Annotation]:
+def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotation]:
     """Yields an annotation for each row of the workbook ``path`` that has a key or a rating.
 
     Args:

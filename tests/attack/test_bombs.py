@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet_annotations
+from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
 from medal_judges.reading import containers
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
@@ -99,7 +99,7 @@ WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
 }
 READ = {
     "dialogues": lambda path: list(read_dialogues(path)),
-    "answers": lambda path: list(read_spreadsheet_annotations(path, ["overall"])),
+    "answers": lambda path: list(read_spreadsheet(path, ["overall"])),
 }
 
 

@@ -118,9 +118,7 @@ def import_answers(
         load_project,
     )
     from medal_judges.data_prep.annotation.questions import Annotation
-    from medal_judges.data_prep.annotation.spreadsheet import (
-        read_spreadsheet_annotations,
-    )
+    from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, MedalError
     from medal_judges.storage.files import protect_inputs, require_safe_out
     from medal_judges.storage.jsonl import write_records
@@ -139,9 +137,7 @@ def import_answers(
         if path.suffix.lower() == ".json":
             answers += read_label_studio_annotations(path)
         else:
-            answers += read_spreadsheet_annotations(
-                path, [d.name for d in project.dimensions]
-            )
+            answers += read_spreadsheet(path, [d.name for d in project.dimensions])
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)

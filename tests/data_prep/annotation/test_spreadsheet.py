@@ -17,7 +17,7 @@ from medal_judges.data_prep.annotation.questions import (
 )
 from medal_judges.data_prep.annotation.spreadsheet import (
     answer_columns,
-    read_spreadsheet_annotations,
+    read_spreadsheet,
     write_xlsx,
 )
 from medal_judges.errors import FORMULA
@@ -71,9 +71,7 @@ def test_there_and_back(project: Project, tmp_path: Path) -> None:
     for annotator in project.assignments:
         path = tmp_path / f"{annotator}.xlsx"
         filled(project, path, annotator, typed)
-        answers += list(
-            read_spreadsheet_annotations(path, [d.name for d in project.dimensions])
-        )
+        answers += list(read_spreadsheet(path, [d.name for d in project.dimensions]))
     checked, problems = parse_annotations(answers, project)
     assert problems == []
     assert [(a.key, a.annotator, a.values, a.texts) for a in checked] == [

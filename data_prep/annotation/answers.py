@@ -173,7 +173,7 @@ def _parse_rating(text: str, dimension: Dimension) -> float | None:
     return None
 
 
-def label_with_annotations(
+def merge_ratings(
     annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
     """Yields the dialogues of ``project`` that have annotations, labelled with these.

@@ -73,7 +73,7 @@ def make_tasks(
     return tasks
 
 
-def read_label_studio_annotations(path: Path) -> Iterator[Annotation]:
+def read_label_studio(path: Path) -> Iterator[Annotation]:
     """Yields every finished annotation in ``path``, a JSON export of Label Studio (not JSON-MIN).
 
     The annotator is the person to whom the task was assigned, otherwise the account that completed

@@ -105,12 +105,12 @@ def import_answers(
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """
     from medal_judges.data_prep.annotation.answers import (
-        label_with_annotations,
+        merge_ratings,
         parse_annotations,
     )
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,
-        read_label_studio_annotations,
+        read_label_studio,
     )
     from medal_judges.data_prep.annotation.project import (
         PROJECT_FILE,
@@ -135,7 +135,7 @@ def import_answers(
     answers: list[Annotation] = []
     for path in files:
         if path.suffix.lower() == ".json":
-            answers += read_label_studio_annotations(path)
+            answers += read_label_studio(path)
         else:
             answers += read_spreadsheet(path, [d.name for d in project.dimensions])
     for index, answer in enumerate(answers):
@@ -153,7 +153,7 @@ def import_answers(
         raise MedalError(
             "the files hold no valid answer. Give the files that annotators filled"
         )
-    count = write_records(out, label_with_annotations(checked, project))
+    count = write_records(out, merge_ratings(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"

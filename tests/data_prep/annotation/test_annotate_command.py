@@ -9,14 +9,8 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.data_prep.annotation.answers import (
-    label_with_annotations,
-    parse_annotations,
-)
-from medal_judges.data_prep.annotation.label_studio import (
-    config_xml,
-    read_label_studio_annotations,
-)
+from medal_judges.data_prep.annotation.answers import merge_ratings, parse_annotations
+from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
     load_guidelines,
@@ -106,13 +100,13 @@ def test_a_real_export_comes_back_as_labels(
     answers = [
         a
         for name in ("ana", "ben")
-        for a in read_label_studio_annotations(label_studio / f"{name}.json")
+        for a in read_label_studio(label_studio / f"{name}.json")
     ]
     checked, problems = parse_annotations(answers, project)
     # ana skipped one task and left a draft of another
     (left,) = problems
     assert left.startswith("annotator 'ana': 2 of 3 dialogues")
-    found = {row.dialogue.lang: row for row in label_with_annotations(checked, project)}
+    found = {row.dialogue.lang: row for row in merge_ratings(checked, project)}
     both = found["pt"]
     assert both.extra["annotators"] == ["ana", "ben"]
     assert both.labels["unsafe"] == (1, 0) and both.labels["repetitive"] == (0, 1)
@@ -152,7 +146,7 @@ def test_who_answered_is_the_account_where_nothing_was_assigned(
     ]
     path = tmp_path / "export.json"
     path.write_text(json.dumps([{"id": 1, "data": {"key": key}, "annotations": given}]))
-    found = list(read_label_studio_annotations(path))
+    found = list(read_label_studio(path))
     assert [a.annotator for a in found] == ["account-3", "eva@example.org"]
     assert found[0].values == {"unsafe": "yes"}
 
@@ -168,5 +162,5 @@ def test_another_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(DataError, match=r"other\.json") as error:
-        list(read_label_studio_annotations(path))
+        list(read_label_studio(path))
     assert "Export, JSON" in str(error.value)

@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import (
-    label_with_annotations,
-    parse_annotations,
-)
+from medal_judges.data_prep.annotation.answers import merge_ratings, parse_annotations
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import Annotation
 
@@ -95,7 +92,7 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
     answers = everything(project)
     answers[3] = replace(answers[3], values=GOOD | {"overall": ""})
     checked, _ = parse_annotations(reversed(answers), project)
-    found = {row.id: row for row in label_with_annotations(checked, project)}
+    found = {row.id: row for row in merge_ratings(checked, project)}
     assert list(found) == [row.id for row in project.rows.values()]
     open_row = found[project.rows[answers[3].key].id]
     assert open_row.labels["overall"] == (4.0, None)
@@ -109,6 +106,6 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
     again = replace(
         project, rows={key: found[row.id] for key, row in project.rows.items()}
     )
-    (second, *_) = label_with_annotations(checked, again)
+    (second, *_) = merge_ratings(checked, again)
     first, own = second.extra["earlier_labels"]
     assert first == machine and own["annotators"] == ["ana", "ben"]

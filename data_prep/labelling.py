@@ -361,7 +361,8 @@ class LabelCounts:
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
-        """Counts ``check``, the judgement of the simulated user of ``row``."""
+        """Adds ``check`` to the counts: a judge's verdict on the messages of the simulated user in
+        ``row``."""
         reasons = malformed_reasons(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,

@@ -381,7 +381,7 @@ class JudgeTrainer(Trainer):
             if self.args.gradient_checkpointing:
                 network.gradient_checkpointing_disable()
         in_bf16 = self.args.bf16 and is_large(network)
-        if not is_sharded and has_unquantised_16bit_weights(network) and not in_bf16:
+        if not is_sharded and is_unquantised_and_not_32bit(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
             network = self.judge.network_with_weights(copy_trainable_weights(network))
         dtype = "bf16" if in_bf16 else "fp32"
@@ -410,7 +410,7 @@ def is_large(network: torch.nn.Module) -> bool:
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
-def has_unquantised_16bit_weights(network: torch.nn.Module) -> bool:
+def is_unquantised_and_not_32bit(network: torch.nn.Module) -> bool:
     """Returns whether ``network`` has weights in 16 bits and is not quantised."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)

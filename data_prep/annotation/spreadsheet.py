@@ -28,7 +28,7 @@ CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def answer_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
+def answer_sheet_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
     """Returns the column names of the sheet in which annotators answer: number, key of the
     dialogue, annotator, language, one column for each of ``questions``, and two free texts."""
     names = [question.name for question in questions]
@@ -70,7 +70,7 @@ def write_xlsx(
         entry = {"column": question.name, "question": question.ask, "type": choices}
         criteria.append(entry | dict(question.criteria))
     sheets = {
-        ANSWERS: pd.DataFrame(answers, columns=answer_columns(questions)),
+        ANSWERS: pd.DataFrame(answers, columns=answer_sheet_columns(questions)),
         DIALOGUES: pd.DataFrame(turns),
         "questions": pd.DataFrame(criteria),
     }

@@ -100,16 +100,16 @@ class ForeignLanguageFinder:
                 if code != base_language(lang):
                     foreign += names
             for text in keywords["named"]:
-                text = text.replace("{foreign}", rf"\b{_any_word_pattern(foreign)}\b")
+                text = text.replace("{foreign}", rf"\b{_any_of_pattern(foreign)}\b")
                 texts.append(
                     text.replace(
-                        "{topic}", rf"[ -]{_any_word_pattern(keywords['topics'])}\b"
+                        "{topic}", rf"[ -]{_any_of_pattern(keywords['topics'])}\b"
                     )
                 )
         return [re.compile(text, re.IGNORECASE) for text in texts]
 
 
-def _any_word_pattern(words: Iterable[str]) -> str:
+def _any_of_pattern(words: Iterable[str]) -> str:
     """Returns a regular expression that matches each of ``words``. Without words it never
     matches."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"

@@ -386,8 +386,8 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """Returns a new dialogue with ``chatbot`` that begins with this first message, which must
-        be accepted."""
+        """Returns a new dialogue of the same user with ``chatbot``. It begins with the first
+        message of this dialogue, which must have passed the check of first messages."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)

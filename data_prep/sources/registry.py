@@ -66,7 +66,7 @@ class DataSpec(BaseModel):
     split: str | None = None
 
     @property
-    def is_file(self) -> bool:
+    def names_file(self) -> bool:
         return self.name not in SOURCES
 
 
@@ -169,7 +169,7 @@ def _rows_in_all_splits(
         reading: A report, in which malformed lines are counted.
         options: How to read a file. Not used for a known data set.
     """
-    if spec.is_file:
+    if spec.names_file:
         yield from stream_labelled(spec.name, options, reading)
         return
     source = get_source(spec.name)

@@ -76,7 +76,8 @@ class SetConfig(ChatFileConfig):
         name: The set's name in the tables.
         level: What people rated and what is scored. ``dialogue``: whole dialogues. ``turn``: the
             last turn. ``last``: people rated the dialogue, the judge scores its last answer.
-        groups: Names of the conversations to use (default: all).
+        groups: Values of the rows' field ``group``, which names a conversation. Only these
+            conversations are used (default: all).
         dimensions: Dimension of the set -> the judges' name for it: ``{engaging: engagingness}``. A
             list such as ``[overall]`` if the names are equal.
         view: How labels are used. ``rows``: unchanged. ``planted``: issues injected by ``medal data

@@ -39,8 +39,10 @@ _NOTES = 2  # in the terminal; the page has all
 
 def comparison_page(comparison: SystemComparison) -> Page:
     """Returns the page compare.html, with compare.json, tables and figures."""
-    answers = [result.answer_sentence() for result in comparison.results if result.bad]
-    answers.insert(0, comparison.results[0].answer_sentence())
+    answers = [
+        result.headline_sentence() for result in comparison.results if result.bad
+    ]
+    answers.insert(0, comparison.results[0].headline_sentence())
     notes = comparison.notes
     if len(comparison.results[0].pairs) == 1:
         pairing = pairing_words(comparison.results[0].pairs[0]).capitalize()

@@ -148,7 +148,7 @@ class ComparedOn:
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join(peers)}", ""
 
-    def answer_sentence(self) -> str:
+    def headline_sentence(self) -> str:
         """Returns a sentence that says which system is better."""
         return f"{name_in_words(self.dimension)}: {''.join(self.verdict_words())}."
 
@@ -157,7 +157,7 @@ class ComparedOn:
         by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
         if len(self.pairs) == 1:
             by = f"{by.removesuffix(')')}; {pairing_words(self.pairs[0])})"
-        return f"{self.answer_sentence().removesuffix('.')}{by}."
+        return f"{self.headline_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
         """Formats the difference ``estimate`` with its interval. A share is in percentage

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from medal_judges.eval.report.estimates import GateResult, GroupResult, ReportEstimates
 from medal_judges.eval.report.reasons import OWN_WORDS
 from medal_judges.eval.report.tables import (
-    answer_sentence,
     estimates_sheet,
     finding_sentences,
     group_table,
+    headline_sentence,
     note_sentences,
     order_dimensions,
     summary_table,
@@ -141,7 +141,7 @@ def _summary_blocks(
     yield render_template(
         _PACKAGE,
         "summary.html",
-        answer=answer_sentence(scores, estimates),
+        answer=headline_sentence(scores, estimates),
         gates=gates,
         findings=finding_sentences(scores, estimates),
         notes=note_sentences(scores),

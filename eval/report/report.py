@@ -19,15 +19,15 @@ from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.reasons import WITHOUT_FEATURES
 from medal_judges.eval.report.tables import (
-    answer_sentence,
     finding_sentences,
     group_table,
+    headline_sentence,
     note_sentences,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
     WorstChat,
-    collect_worst_chats,
+    collect_worst_candidates,
     group_by_mechanism,
     worst_count,
 )
@@ -116,7 +116,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     # Bad rows were counted in the first pass over the chats.
     uncounted = ReadingReport(strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
-    worst = collect_worst_chats(scores, read_all_judgements(files), dialogues)
+    worst = collect_worst_candidates(scores, read_all_judgements(files), dialogues)
     gates: Sequence[GateResult] = ()
     page = None
     try:
@@ -170,7 +170,7 @@ def print_report(report: Report) -> None:
     path."""
     scores, estimates = report.scores, report.estimates
     head = [
-        answer_sentence(scores, estimates),
+        headline_sentence(scores, estimates),
         *finding_sentences(scores, estimates)[:1],
     ]
     foot = wrap(" ".join(note_sentences(scores)), WIDTH)[:2]

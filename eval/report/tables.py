@@ -101,7 +101,7 @@ def group_table(
     return Table(title, columns, rows)
 
 
-def answer_sentence(scores: Scores, estimates: ReportEstimates) -> str:
+def headline_sentence(scores: Scores, estimates: ReportEstimates) -> str:
     """Returns the report's main sentence: how good the chats are on the first dimension."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)

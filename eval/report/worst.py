@@ -100,7 +100,7 @@ def worst_count(scores: Scores) -> int:
     return min(_MOST, max(_LEAST, scores.rows // 10))
 
 
-def collect_worst_chats(
+def collect_worst_candidates(
     scores: Scores,
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,

@@ -353,8 +353,8 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean score of ``judgement``, rescaled from 1 (poor) to 5 (good). None if a
-    dimension has no score.
+    """Returns the mean score of ``judgement`` over ``parts``, on a scale of 1 (poor) to 5 (good).
+    None if a dimension has no score.
 
     Args:
         parts: The dimensions to average.

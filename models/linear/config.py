@@ -50,12 +50,11 @@ class LinearConfig(TrainedConfig):
             ``logistic`` for a binary dimension and ``ridge`` for any other.
         grid: Hyperparameter -> the values to try, such as ``{"alpha": [0.1, 1]}``. Linear heads
             have ``alpha`` (L2 penalty) and ``share`` (the factor that embeddings are multiplied
-            by). MLPs have ``classes`` (the highest class) and the settings of scikit-learn's
-            MLPClassifier.
+            by). MLPs have ``classes`` (the highest class, counted from 0) and the settings of
+            scikit-learn's MLPClassifier.
         stretch: Whether to rescale a ridge head's scores to the standard deviation of the labels.
         prior_weights: Dimension -> feature -> a weight to add to the fitted weight, such as
-            ``{"overall": {"user.near_copy": -0.25}}``. If the largest is 1, they count as much as
-            the fitted weights. Needs ``stretch``.
+            ``{"overall": {"user.near_copy": -0.25}}``. Needs ``stretch``.
         offsets: Dimension -> language -> a constant to add to a ridge head's score, as a fraction
             of the scale, such as ``{"overall": {"de": 0.03}}``. If given, the judge supports only
             these languages.

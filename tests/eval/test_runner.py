@@ -26,7 +26,7 @@ def test_from_files_to_page(folder: Path) -> None:
     done = medal()
     assert done.exit_code == 0, done.exception
     assert done.stdout.strip().splitlines()[-1] == "out/report.html"
-    assert " rows)." in done.stdout
+    assert " scored)." in done.stdout
     overall, repeats = results(folder)["rows"]
     assert overall["metrics"]["spearman"]["value"] > 0.9
     assert "the same whichever" in overall["metrics"]["spearman"]["reason"]  # exactly 1

@@ -79,7 +79,7 @@ def show(
 
     spec = parse_spec(source)
     lines = []
-    if not spec.is_file:
+    if not spec.names_file:
         found = get_source(spec.name)
         lines = [found.title, found.citation, f"licence: {found.licence}"]
         lines += [f"languages: {' '.join(found.languages)}", *found.notes]

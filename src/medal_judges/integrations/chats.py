@@ -42,7 +42,7 @@ class ScoredChats:
     dimensions: tuple[Dimension, ...]
 
     @property
-    def signature(self) -> str:
+    def judge_signature(self) -> str:
         """Returns a text that identifies the judge, its version and its settings."""
         return str(self.judge.signature())
 

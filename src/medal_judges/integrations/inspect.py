@@ -78,7 +78,7 @@ def _to_inspect_score(scored: ScoredChats) -> Score:
             failures[judgement.failure] = True
         if judgement.explanation:
             explanations.append(judgement.explanation)
-    metadata = {"signature": scored.signature, "judgements": judgements}
+    metadata = {"signature": scored.judge_signature, "judgements": judgements}
     names = [dimension.name for dimension in scored.dimensions]
     means = {name: scored.mean(name) for name in names}
     reasons = "; ".join(failures) or None

@@ -50,8 +50,8 @@ class Difference:
         reason: Why there is no value or no interval, such as ``no rows``.
         tolerance: Differences up to this size count as 0.
         span: Lowest and highest possible difference, to which the interval is clipped.
-        equal: Whether the two statistics are equal whatever rows are left out. The p-value is then
-            1.
+        equal: Whether the two statistics are equal in all replicates of the jackknife. The p-value
+            is then 1.
         comparisons: Factor by which Holm's correction for multiple tests multiplies the p-value. 1
             for no correction.
         beside: The same difference, with an interval that generalizes to chatbots outside the data.

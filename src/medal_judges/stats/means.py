@@ -364,8 +364,8 @@ def few_clusters_reason(
     None if it has 5 clusters or more.
 
     Args:
-        units: Noun for a cluster of one row, then the noun to use if a cluster has several rows,
-            such as ``("dialogue", "context")``.
+        units: What to call clusters: the first noun if every cluster is one row, otherwise the
+            second, such as ``("dialogue", "context")``.
         owner: Text after the noun, such as `` of the first``.
         prefix: Start of the returned text.
     """

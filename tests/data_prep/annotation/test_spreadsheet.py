@@ -16,7 +16,7 @@ from medal_judges.data_prep.annotation.questions import (
     make_questions,
 )
 from medal_judges.data_prep.annotation.spreadsheet import (
-    answer_columns,
+    answer_sheet_columns,
     read_spreadsheet,
     write_xlsx,
 )
@@ -116,7 +116,7 @@ def test_the_sheets_hold_the_dialogues_and_the_questions(
     exported_sheet(project, tmp_path / "ana.xlsx", "ana")
     book = load_workbook(tmp_path / "ana.xlsx")
     head = [cell.value for cell in book["answers"][1]]
-    assert head == answer_columns(asked(project))
+    assert head == answer_sheet_columns(asked(project))
     lines = [*book["dialogues"].iter_rows(min_row=2, values_only=True)]
     for key, row in share(project):
         texts = [line[3] for line in lines if line[1] == key]

@@ -10,7 +10,7 @@ from tests.scales import SCALES
 from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.report import Report
-from medal_judges.eval.report.worst import collect_worst_chats
+from medal_judges.eval.report.worst import collect_worst_candidates
 from medal_judges.eval.scores.scores import scores_from_frame
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import to_frame
@@ -59,7 +59,7 @@ def test_tables_and_the_picture_lie_beside_the_page(outcome: Report) -> None:
 
 def draw(given: list[Judgement]) -> str:
     scores = scores_from_frame(to_frame(given))
-    worst = collect_worst_chats(scores, given, None)
+    worst = collect_worst_candidates(scores, given, None)
     page = report_page("t", scores, compute_estimates(scores), [], worst, [])
     return page_text(page.write)
 

@@ -18,7 +18,7 @@ from medal_judges.eval.report.reasons import (
 from medal_judges.eval.report.worst import (
     WorstChat,
     choose_varied_chats,
-    collect_worst_chats,
+    collect_worst_candidates,
     group_by_mechanism,
 )
 from medal_judges.eval.scores.scores import scores_from_frame
@@ -62,7 +62,7 @@ def worst_of(
     judgements: Sequence[Judgement], dialogues: Sequence[Dialogue] | None = None
 ) -> list[WorstChat]:
     scores = scores_from_frame(to_frame(judgements), dialogues)
-    return collect_worst_chats(scores, judgements, dialogues)
+    return collect_worst_candidates(scores, judgements, dialogues)
 
 
 def test_the_worst_chats_of_boxed(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _ranking_estimate(row: ResultRow) -> Estimate:
     """Returns the metric by which judges are ranked. Its value is None if the judge of ``row``
     scored fewer than 10 dialogues, or too few for ``min_coverage``."""
     if row.scored < MIN_ROWS:
-        reason = f"{row.scored} scored rows, and {MIN_ROWS} are needed"
+        reason = f"{row.scored} scored, and {MIN_ROWS} are needed"
         return Estimate(None, reason=reason)
     return estimate_if_covered(row, row.metrics, row.headline)
 

@@ -84,5 +84,5 @@ class MedalJudgeMetric(evaluate.Metric):
             "ids": [judgement.id for judgement in scored.judgements],
             "failures": [judgement.failure for judgement in scored.judgements],
             "coverage": scored.coverage,
-            "signature": scored.signature,
+            "signature": scored.judge_signature,
         }

@@ -15,14 +15,14 @@ from medal_judges.cli import COMMANDS, load_command
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 248_872,  # 250,000
+    "tokens": 248_860,  # 250,000
     "density": 8.1,
     "vague": 0.2,
     "branchy_functions": 2,
     "most_branches": 16,  # 16
     "comprehensions_per_thousand": 31.3,
     "ternaries_per_thousand": 7.7,
-    "used_once": 10,  # 10
+    "used_once": 9,  # 10
 }
 # Room: its tokens.
 ROOM_LIMITS = {
@@ -35,14 +35,14 @@ ROOM_LIMITS = {
     "report": 5_467,  # 5,500
     BASE: 13_366,  # 12,500
     "cli": 10_462,  # 10,000
-    "integrations": 2_948,  # 3,000
+    "integrations": 2_939,  # 3,000
     "data_prep": 27_018,  # 28,000
 }
 # What a person must know.
 SURFACE_LIMITS = {
     "keys": 279,  # 300
     "configs": 49,  # 60
-    "tests_lines": 28_735,  # 30,000
+    "tests_lines": 28_734,  # 30,000
     "benchmarks_lines": 3_498,  # 3,500
     "examples_lines": 296,
     "doc_words": 27_420,  # 34,000

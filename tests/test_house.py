@@ -15,7 +15,7 @@ from medal_judges.cli import COMMANDS, load_command
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 248_860,  # 250,000
+    "tokens": 248_855,  # 250,000
     "density": 8.1,
     "vague": 0.2,
     "branchy_functions": 2,
@@ -33,7 +33,7 @@ ROOM_LIMITS = {
     "eval": 48_146,  # 52,000
     "stats": 11_641,  # 12,000
     "report": 5_467,  # 5,500
-    BASE: 13_366,  # 12,500
+    BASE: 13_361,  # 12,500
     "cli": 10_462,  # 10,000
     "integrations": 2_939,  # 3,000
     "data_prep": 27_018,  # 28,000

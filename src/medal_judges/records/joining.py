@@ -26,13 +26,11 @@ class ScoreKey(NamedTuple):
         id: Id of the dialogue.
         turn: Index of the turn, None for the whole dialogue.
         chat: ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown.
-        system: Not used, always empty.
     """
 
     id: str
     turn: int | None
     chat: str | None
-    system: str = ""
 
     def may_match_text(self, dialogue: Dialogue) -> bool:
         """Returns whether the turns of ``dialogue`` have the hash ``chat``. True if ``chat`` is

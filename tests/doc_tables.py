@@ -175,13 +175,11 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "boxed": lambda: overall("boxed"),
     "gpu": lambda: [row for row in columns("gpu", 0, 1, 2, 4) if row[2]],
     "gpu_runs": lambda: columns("gpu_runs", 0, 1)[:2],
-    "dstc12": lambda: columns("dstc12", 0, 1, 2),
     "intervals_these": lambda: columns("intervals_these", 0, 5, 6, rows=7),
     "comparison_coverage_1": lambda: columns("comparison_coverage_1", 0, 1, 2, 3, 6),
     "comparison_coverage_2": lambda: columns("comparison_coverage_2", 0, 1, 2, 3, 4, 5),
     "llm_peers": lambda: columns("llm_peers", 0, 3, 7, 8, 9),
     "against_peers": lambda: columns("against_peers", 0, 2, 5, rows=11),
-    "train_demo": lambda: columns("train_demo", 0, 2, 5, 3, 4, rows=2),
     "fed_languages": fed_languages,
     "pairs": pairs,
 }

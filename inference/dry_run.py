@@ -47,8 +47,13 @@ def estimate_cost_as_text(
 
 
 def describe_estimate(dialogues: int, e: CostEstimate) -> str:
-    """Returns the cost estimate ``e`` as a message of three lines. ``dialogues`` is the number of
-    dialogues."""
+    """Returns a cost estimate as a message of three lines: requests, tokens, and price in US
+    dollars.
+
+    Args:
+        dialogues: The number of dialogues.
+        e: The upper bound on the cost of scoring them with one language model.
+    """
     price = "the model runs on this machine: it has no price"
     if e.api:
         price = "the price of this model is not known (llm.prices=FILE sets one)"

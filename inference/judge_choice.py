@@ -21,11 +21,11 @@ class JudgeChoice:
     """A judge that is chosen but not loaded yet.
 
     Attributes:
-        source: A YAML file, a folder or a hub id.
-        settings: The content of the YAML file, None for a saved judge (a folder or a hub id).
-        options: Arguments of ``Judge.from_pretrained``, which override ``settings``: ``{"device":
-            "cuda"}``.
-        revision: The revision on the Hub. None for the default one.
+        source: A YAML file, a folder or a Hub id.
+        settings: The content of the YAML file, None for a saved judge (a folder or a Hub id).
+        options: Arguments of ``Judge.from_pretrained``, such as ``{"device": "cuda"}``. They
+            override ``settings``.
+        revision: A branch, tag or commit of the Hub id. None for its main branch.
     """
 
     source: str
@@ -131,7 +131,11 @@ class JudgeChoice:
         return choice
 
     def load(self) -> Judge:
-        """Loads the judge. Raises the errors of Judge.from_pretrained."""
+        """Loads the judge and returns it.
+
+        Raises:
+            JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
+        """
         return Judge.from_pretrained(
             self.source, revision=self.revision, **self.options
         )
@@ -157,17 +161,18 @@ def choose_judge(
     """Returns the judge ``name``, not yet loaded.
 
     Args:
-        name: A shipped name, a YAML file, a folder, or a hub id such as ``ORG/NAME@REVISION``.
+        name: A shipped name, a YAML file, a folder, or a Hub id such as ``ORG/NAME@REVISION``.
         overrides: Changed settings ``field=value``. For a saved hybrid (a judge that combines
             several), ``member.field=value``.
         device: Where the judge's model runs, such as ``cuda``.
-        dtype: The number format of the model, such as ``bf16``.
-        revision: The hub revision, if ``name`` does not state one.
-        strict: Whether ``device`` or ``dtype`` is an error for a judge without a local model.
-            Otherwise it is ignored.
+        dtype: The floating-point type of the weights, such as ``bf16``.
+        revision: A branch, tag or commit of the Hub id, if ``name`` does not state one.
+        strict: Whether to raise an error if ``device`` or ``dtype`` is given for a judge without a
+            local model. If false, they are ignored.
 
     Raises:
-        ConfigError: The judge has no such setting, or no local model for ``device`` or ``dtype``.
+        ConfigError: The YAML file cannot be read, the judge has no such setting, or it has no local
+            model for ``device`` or ``dtype``.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")

@@ -11,17 +11,19 @@ from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns each of ``fields`` -> its value in ``dialogue``, None for a field that it lacks.
+    """Returns field -> its value in ``dialogue``, for each of ``fields``. The value is None if the
+    dialogue lacks the field.
 
     Args:
-        fields: ``lang``, ``chatbot``, ``source``, a key of ``meta`` or ``context``, or a path such
-            as ``user.plan``.
+        fields: Each is ``lang``, ``chatbot``, ``source``, a key of ``dialogue.meta`` or
+            ``dialogue.context``, or a path such as ``user.plan`` or ``models.assistant``.
     """
     return {field: _field_value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash of all that a judge reads of ``dialogue``, and of the metadata to copy.
+    """Returns a hash that changes when a judge would read another input: the turns, language or
+    context of ``dialogue``, or the metadata to copy to its judgements.
 
     Args:
         meta: Field -> its value, from ``metadata_of``.

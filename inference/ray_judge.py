@@ -35,7 +35,8 @@ _TRIES = 2  # how often a window may lose its process
 def open_on_ray(
     choice: JudgeChoice, workers: int, device: str | None
 ) -> Iterator[Judge]:
-    """Yields a judge that scores in several processes, which end with the context.
+    """Opens a context with a judge that scores in several processes. The processes end with the
+    context.
 
     Args:
         choice: The judge that each process loads.
@@ -45,7 +46,7 @@ def open_on_ray(
     Raises:
         ConfigError: The judge sends requests to a server, or one model needs several GPUs.
         MissingExtraError: Ray is not installed.
-        MedalError: Ray ends the run.
+        MedalError: Ray cannot be reached, or fails during the run.
     """
     _refuse_if_server(choice.asks_server)
     if (
@@ -166,7 +167,11 @@ class RayJudge(Judge):
     Args:
         choice: The judge that each process loads.
         count: The number of processes.
-        gpus: The share of a GPU for each process.
+        gpus: The share of a GPU for each process, from 0 to 1.
+
+    Raises:
+        ConfigError: The judge sends requests to a server.
+        JudgeLoadError: A process cannot load the judge.
     """
 
     family = "ray"
@@ -202,10 +207,17 @@ class RayJudge(Judge):
     ) -> Iterator[Judgement]:
         """Yields the judgements of ``dialogues`` in input order.
 
-        ``level``, ``dimensions``, ``progress`` and ``warn`` mean the same as in ``Judge.score``.
+        Args:
+            dialogues: Dialogues, or chats such as lists of messages.
+            level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the
+                last assistant turn).
+            dimensions: The names of the dimensions to score. None means all.
+            progress: Called with the number of dialogues finished since its last call.
+            warn: Whether to log a warning at the end about turns that did not fit and unsupported
+                languages.
 
         Raises:
-            ConfigError: An option is wrong, or ``dialogues`` is a single dialogue.
+            ConfigError: A dimension is unknown, or ``dialogues`` is a single dialogue.
         """
         how = {
             "level": level,

@@ -28,9 +28,9 @@ class EarlierDialogue(NamedTuple):
 
     Attributes:
         offset: The byte at which its first judgement begins.
-        input: The hash of the dialogue and its copied metadata.
+        input: The hash of the dialogue and its copied metadata, None if unknown.
         rows: The number of its judgements, one a line.
-        is_done: Whether none of its judgements needs to be computed again.
+        is_done: Whether all of its judgements are final, so that it need not be scored again.
     """
 
     offset: int
@@ -40,16 +40,17 @@ class EarlierDialogue(NamedTuple):
 
 
 class EarlierJudgements:
-    """The judgements of earlier runs, which are looked up with the id of a dialogue.
+    """The judgements of earlier runs, by the id of the dialogue.
 
     The constructor moves the file ``lines`` aside, so that a run can write it anew.
 
     Args:
         lines: The file of judgements.
-        is_done: Returns whether a judgement is final. A dialogue whose judgements are not all final
-            is scored again.
+        is_done: A function that returns whether a judgement is final. A dialogue is scored again
+            unless all of its judgements are final.
 
     Attributes:
+        path: The file to which the judgements were moved.
         changed: The number of dialogues whose text or metadata have changed since the earlier run.
 
     Raises:
@@ -79,15 +80,16 @@ class EarlierJudgements:
         self._stream = self.path.open("rb")
 
     def take_done(self, id: str, input: str, rows: int) -> EarlierDialogue | None:
-        """Removes the dialogue ``id`` from the earlier ones, and returns it if it need not be
-        scored again.
+        """Removes the entry of the dialogue ``id``, and returns it if all of its judgements can be
+        used again.
 
         Args:
             input: The hash of the dialogue as it is now.
             rows: The number of judgements that it needs.
 
         Returns:
-            None if no earlier run scored it, it has changed, or its judgements are not all final.
+            None if no earlier run scored the dialogue, it has changed, or its judgements are not
+                all final.
         """
         entry = self._entries.pop(id, None)
         if entry is None:
@@ -104,8 +106,8 @@ class EarlierJudgements:
             yield self._stream.readline()
 
     def close_and_remove_if_used(self) -> None:
-        """Closes the file of earlier judgements. Removes it, unless some are about dialogues that
-        the input no longer has."""
+        """Closes the file of earlier judgements. Removes it if the new input had all dialogues in
+        it. Otherwise logs a warning with the number of dialogues that the new input lacks."""
         self._stream.close()
         # Judgements that were not used may have cost money.
         if not self._entries:

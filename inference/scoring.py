@@ -53,13 +53,13 @@ class ScoreOptions(Config):
     """How dialogues are scored, and what happens to an earlier file of judgements.
 
     Attributes:
-        dimensions: The dimensions to score. Empty means all.
+        dimensions: The names of the dimensions to score. Empty means all.
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
         keep: Metadata of a dialogue to copy to its judgements, such as ``["chatbot"]``.
         overwrite: Whether to replace an earlier file. Otherwise it is resumed.
-        retry_failed: Whether to score every dialogue without a score again. Otherwise only those
-            with a transient failure (such as a time-out) are.
+        retry_failed: Whether to retry every judgement without a score. Otherwise only transient
+            failures (such as time-outs) are retried.
 
     >>> from medal_judges import ScoreOptions
     >>> ScoreOptions(level="turn", dimensions=["overall"]).overwrite
@@ -84,11 +84,14 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues`` by ``judge`` with these options. The metadata in
-        ``keep`` is not copied yet.
+        """Yields the judgements of ``dialogues`` by ``judge`` with these options, in input order.
+        The metadata in ``keep`` is not copied yet.
 
         Args:
             progress: Called with the number of dialogues finished since its last call.
+
+        Raises:
+            ConfigError: The judge lacks one of the dimensions.
         """
         return judge.score(
             dialogues,
@@ -105,8 +108,8 @@ class ScoreOptions(Config):
         return not judgement.transient
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
-        """Returns the settings that decide the judgements of ``judge``: ``judge``, ``dimensions``,
-        ``level``, ``keep`` and ``detect_language``.
+        """Returns the settings that decide the judgements of ``judge``, as JSON values: ``judge``,
+        ``dimensions``, ``level``, ``keep`` and ``detect_language``.
 
         A file is resumed only if it was written with equal settings.
 
@@ -136,7 +139,8 @@ class ScoreReport:
         changed: Dialogues whose text or metadata have changed since an earlier run.
         transient: Judgements with a transient failure, such as a time-out. The same command scores
             them again.
-        lasting: Judgements with a permanent failure. Only --retry-failed scores them again.
+        lasting: Judgements with a permanent failure, except dialogues without an assistant turn.
+            Only --retry-failed scores them again.
         dialogues: Dialogues scored in this run.
         left_out: Input lines that cannot be read.
         truncated: Judgements of dialogues that are too long for the judge.
@@ -203,8 +207,8 @@ class ScoreReport:
 
     @property
     def retry_hint(self) -> str:
-        """Returns a message that says what to type to score missing judgements again. It is empty
-        if there are none to score again."""
+        """Returns a message that says what to type to retry judgements without a score. It is empty
+        if no judgement can be retried."""
         commands = []
         if self.transient:
             commands.append(
@@ -217,8 +221,11 @@ class ScoreReport:
         return ". ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the lines of the report. ``languages`` are the languages that the judge supports,
-        or None if it names none."""
+        """Yields the lines of the report for the user, without the mean scores.
+
+        Args:
+            languages: The codes of the languages that the judge supports, None if it names none.
+        """
         coverage = "–"
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
@@ -259,7 +266,7 @@ class ScoreReport:
 
     def require_coverage(self, floor: float) -> None:
         """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share from 0
-        to 1."""
+        to 1. Accepts a report without judgements."""
         if self.coverage is not None and self.coverage < floor:
             problems = self.failures.most_common(5)
             if self.left_out:
@@ -279,14 +286,17 @@ class ScoreReport:
 def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the loaded judge of ``choice``.
+    """Opens a context with the loaded judge of ``choice``.
 
     Args:
         workers: The number of processes, on this machine or on the Ray cluster at $RAY_ADDRESS.
-        device: Where the judge runs. With None or a CUDA device, several processes share the GPUs.
+        device: Where the judge runs, if there are several workers. With None or a CUDA device, they
+            share the GPUs.
 
     Raises:
+        JudgeLoadError: The judge cannot be loaded.
         ConfigError: There are several workers and the judge sends requests to a server.
+        MissingExtraError: There are several workers and Ray is not installed.
     """
     if workers == 1:
         yield choice.load()
@@ -307,18 +317,23 @@ def score_file(
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
-    does.
+    does. Returns the counts of the run.
 
     A judgement that is already in ``out``, by the same judge with the same options, is not computed
     again.
 
     Args:
+        file: A file of chats in any format that ``read_dialogues`` reads.
         judge: A judge, or a name that ``Judge.from_pretrained`` takes.
+        out: A .jsonl, .parquet or .csv file. The last two get a .jsonl file beside them.
         options: How dialogues are scored.
         reading: Collects what could not be read in ``file``.
         progress: Called with the number of dialogues finished since its last call.
 
     Raises:
+        ConfigError: ``out`` has another ending, or is the same file as ``file``.
+        DataError: ``file`` cannot be read.
+        JudgeLoadError: The judge cannot be loaded.
         MedalError: Another process writes to ``out``, or ``out`` was written by another judge or
             with other options.
 
@@ -349,6 +364,7 @@ def score_to_file(
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
     """Scores ``dialogues`` with ``judge`` and writes the judgements to ``out``, in input order.
+    Returns the counts of the run.
 
     A judgement that is already in ``out``, by the same judge with the same options, is not computed
     again.
@@ -362,7 +378,8 @@ def score_to_file(
 
     Raises:
         ConfigError: ``out`` has another ending.
-        MedalError: ``out`` was written by another judge or with other options. It stays unchanged.
+        MedalError: ``out`` is no file of judgements, or was written by another judge or with other
+            options. It stays unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -604,8 +621,12 @@ def load_or_score(
 
     Args:
         judge: The judge that scores.
+        out: A .jsonl file of judgements, which need not exist.
         options: How dialogues are scored.
         progress: Called with the number of dialogues finished since its last call.
+
+    Raises:
+        MedalError: ``out`` is no file of judgements. It stays unchanged.
     """
     if not options.overwrite and out.is_file():
         try:

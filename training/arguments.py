@@ -122,8 +122,8 @@ def cast_argument(
     name: str,
     value: Any,
 ) -> Any:
-    """Converts ``value``, read from YAML, to the type of the argument ``name``. Raises ValueError
-    if that fails."""
+    """Converts ``value``, read from YAML, to the type of the field ``name`` of TrainingArguments.
+    Raises ValueError if that fails."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(_argument_types()[name])
     except Exception:  # a type of transformers that pydantic does not know
@@ -210,7 +210,7 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns those defaults of a run that differ from the defaults of transformers, such as
+    """Returns the default arguments of a run that differ from those of transformers, such as
     ``{"logging_steps": 10}``.
 
     With validation rows, a run validates and saves after each epoch and keeps the best weights.

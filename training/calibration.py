@@ -105,7 +105,8 @@ def fit_score_map(
     """Returns the calibration of a judge's scores, fitted on labels.
 
     For a regression it also holds the standard deviation of the errors. If the dimension is not
-    binary, it holds the half-width of a 90% interval too.
+    binary, it also holds the half-width of the interval around a score that contains 90% of the
+    labels.
 
     Args:
         units: [n] scores on [0, 1].

@@ -55,7 +55,7 @@ def trains(
 
 def training_function(family: str) -> Fit:
     """Returns the function ``fit(rows, run)`` that trains a judge of ``family``, such as
-    ``linear``."""
+    ``linear``. Raises ModuleNotFoundError if no such family exists."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -80,6 +80,8 @@ Rescale = Literal["standardise"] | tuple[float, float]
 class DataEntry(ChatFileConfig):
     """The settings of one data source: which labelled dialogues to read, and what their labels
     mean.
+
+    The fields of the base class name the file and say how to read it.
 
     Attributes:
         dimensions: The labels to learn, each with a dimension of the judge, such as ``{helpful:
@@ -112,8 +114,8 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns the setting ``rescale`` of one of the source's labels, ``label``. None means
-        linearly from the scale that the source declares."""
+        """Returns how ``label``, one of the source's labels, is rescaled. None means linearly from
+        the scale that the source declares."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale

@@ -132,8 +132,9 @@ def _language_records(row: ResultRow) -> Iterator[Record]:
 
 
 def agreement_table(folder: Path) -> Table | None:
-    """Returns a table of how well the judge in ``folder`` agrees with people, with a line for each
-    held-out set, data source and dimension. Returns None if no agreement was measured."""
+    """Returns a table for the user of how well the judge in ``folder`` agrees with people. It has a
+    line for each held-out set, data source and dimension. Returns None if no agreement was
+    measured."""
     records = pd.DataFrame(
         read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object
     )

@@ -41,8 +41,8 @@ class TrainingExample:
         source: The name of the data source.
         targets: Dimension -> the value to learn: a number on [0, 1], or [levels] the probability of
             each level (possible rating).
-        human: Dimension -> people's mean rating, on the scale of the source (on [0, 1] if
-            ``rescale`` inverts it).
+        human: Dimension -> people's mean rating, on the scale of the source. If the setting
+            ``rescale`` inverts that scale, the rating is on [0, 1].
         group: The id of its conversation. Examples of one conversation stay in one split.
         comments: Dimension -> an annotator's comment on the rating.
     """
@@ -287,7 +287,7 @@ def make_unit_map(
         label: The name of the label.
 
     Raises:
-        ConfigError: The label's scale has no bounds, or both are equal.
+        ConfigError: The label's scale has no bounds, or its lowest and highest value are equal.
     """
     bounds = entry.rescale_of(label)
     if bounds == "standardise":
@@ -371,6 +371,9 @@ def split_without_leaks(
         split: New set -> its share of the training rows, such as ``{"test": 0.1}``.
         seed: Decides which rows move.
 
+    Returns:
+        The rows of each source and set, training sets first.
+
     Raises:
         ConfigError: A source is already divided into several splits, or a new set gets no rows.
     """
@@ -448,6 +451,9 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
         entry: The settings of the source.
         part: ``train``, ``validation`` or ``test``, which get different injected sentences.
         seed: Draws the rows and the injected issues.
+
+    Returns:
+        The dialogues, none if an optional source cannot be read.
 
     Raises:
         SourceError: The source cannot be read and is not optional.

@@ -104,10 +104,8 @@ def train_judge(
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
     """Returns facts about the training data of the judge in ``folder``, one mapping for each data
-    source.
-
-    A judge that starts from the weights of this judge has learnt from that data too.
-    """
+    source. They belong on the model card of a judge that starts from its weights, because that
+    judge has learnt from the same data."""
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
@@ -129,7 +127,8 @@ def learnable_dimensions(
     dimensions: Sequence[Dimension],
     rows: RunRows,
 ) -> list[Dimension]:
-    """Returns the dimensions that have at least one label in the training rows.
+    """Returns the dimensions that have at least one label in the training rows. Logs a warning
+    about the others.
 
     Args:
         config: The settings of the run. ``config.only``, if set, limits the result.
@@ -184,8 +183,8 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves a trained judge and its agreement with people's labels, then loads it again and checks
-    that its scores are the same.
+    """Saves a trained judge in ``config.output_dir``, with its agreement with people's labels. Then
+    loads it again and checks that its scores are the same.
 
     Args:
         config: The settings of the run.

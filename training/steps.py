@@ -44,7 +44,8 @@ def fit_by_steps(
 
     Args:
         run: The settings and the dimensions to learn.
-        new_judge: Returns an untrained judge from (settings, dimensions, TrainingArguments).
+        new_judge: A function that returns an untrained judge. It gets the settings of the run, the
+            dimensions and the TrainingArguments.
         trainer_class: JudgeTrainer, or a subclass with another loss or dataset.
 
     Returns:
@@ -52,7 +53,8 @@ def fit_by_steps(
 
     Raises:
         ConfigError: Settings contradict each other.
-        MedalError: The checkpoints in the run's folder are of a run with other settings or data.
+        MedalError: The loss is not finite, or the checkpoints in the run's folder are of a run with
+            other settings or data.
     """
     config, dimensions = run.config, run.dimensions
     folder = Path(config.output_dir)
@@ -137,7 +139,7 @@ def make_datasets(
         trainer_class: The Trainer, whose function ``dataset`` tokenises examples.
         judge: The judge to train.
         rows: The labelled dialogues of the run.
-        folder: The folder of the cached token ids.
+        folder: The folder of the cached token ids, which is created.
         record: The settings and data hashes of the run, from ``run_record``. Their hash is in the
             names of the cache files.
     """
@@ -182,8 +184,8 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies weights from the saved judge in ``folder`` into ``judge``, wherever name and shape are
-    equal. Raises ConfigError if no weight fits."""
+    """Copies the weights of the saved judge in ``folder`` into ``judge``, each tensor whose name
+    and shape are equal in both. Raises ConfigError if there is none."""
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)

@@ -43,11 +43,15 @@ def tokenized_dataset(
         cache: The file in which token ids are cached, or None for no cache.
 
     Returns:
-        A dataset with these columns. input_ids: The token ids. length: The number of token ids.
-            labels: A list: the targets of all heads, the index of the data source, and people's
-            mean rating of each dimension. NaN if missing. number: The index of the example.
-            dropped: The number of turns left out because the dialogue is too long for the judge.
-            cut: The number of turns shortened for the same reason.
+        A dataset with these columns:
+
+        - ``input_ids``: the token ids
+        - ``length``: the number of token ids
+        - ``labels``: the targets of all heads, the index of the data source, and people's mean
+          rating of each dimension, as one list with NaN for missing values
+        - ``number``: the index of the example
+        - ``dropped``: the number of turns left out because the dialogue is too long
+        - ``cut``: the number of turns shortened for the same reason
 
     Raises:
         ConfigError: There are no examples.
@@ -114,8 +118,14 @@ def example_targets(
 
 
 class JudgeCollator:
-    """A collator that pads the token ids of a batch with the padding token ``pad`` and stacks the
-    labels."""
+    """A collator that pads the token ids of a batch and stacks the labels.
+
+    It is called with rows of the dataset, and returns ``input_ids`` and ``attention_mask`` [B, T],
+    and ``labels`` [B, columns].
+
+    Args:
+        pad: The id of the padding token.
+    """
 
     def __init__(self, pad: int) -> None:
         self.pad = pad
@@ -142,6 +152,10 @@ class JudgeTrainer(Trainer):
             must divide the sum over rows by ``num_items_in_batch``.
         callbacks: Further callbacks of transformers.
         options: Further arguments of Trainer, such as ``train_dataset``, except ``model_init``.
+
+    Raises:
+        ConfigError: ``compute_metrics`` or ``model_init`` is given, a dataset is empty, or several
+            processes would each train alone.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(tokenized_dataset)
@@ -197,15 +211,15 @@ class JudgeTrainer(Trainer):
 
         Args:
             outputs: The outputs of the network, with ``logits``.
-            labels: [B, columns] the targets of all heads, then columns for ``statistics``, which do
-                not enter the loss.
+            labels: [B, columns] the column ``labels`` of the dataset. Only its targets enter the
+                loss.
             options: Further arguments of the loss function.
         """
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
-        """Returns the columns of ``labels`` that are targets, [B, targets]. The other columns are
-        for ``statistics``."""
+        """Returns the columns of ``labels`` that are targets, [B, targets]. The others (data source
+        and people's ratings) are for ``statistics``."""
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
@@ -322,8 +336,12 @@ class JudgeTrainer(Trainer):
     def outputs_by_dimension(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns dimension -> its logits [n, outputs] in ``predicted``, what the Trainer predicted
-        for n rows. For a regression they are scores near [0, 1]."""
+        """Returns dimension -> the logits [n, outputs] of its head for n rows. The outputs of a
+        regression head are scores near [0, 1].
+
+        Args:
+            predicted: The predictions of the Trainer for these rows.
+        """
         return self.judge.outputs_by_dimension(
             torch.from_numpy(np.asarray(predicted.predictions))
         )

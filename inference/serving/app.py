@@ -85,8 +85,8 @@ class ScoreBody(RequestOptions):
     dialogues: list[dict[str, Any]] | None = Field(None, min_length=1)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the dialogues of the request as JSON objects. Raises HTTPException if the request
-        has both ``dialogues`` and the fields of a dialogue."""
+        """Returns the dialogues of the request as JSON objects. Raises HTTPException (422) if the
+        request has both ``dialogues`` and the fields of a dialogue."""
         row: dict[str, Any] = self.model_extra or {}
         if self.dialogues is None:
             return [row]
@@ -203,12 +203,14 @@ class ServeMetrics:
 
 
 class ScoreService:
-    """The service that answers requests to /score. A thread of its worker computes the judgements.
+    """The service that answers requests to /score.
+
+    Args:
+        judge: The judge that scores.
+        limits: The limits of a request and of the queue.
 
     Attributes:
-        judge: The judge that scores.
-        limits: Limits of a request and of the queue.
-        worker: The thread with the queue of dialogues.
+        worker: The queue of dialogues, and the thread that scores them.
     """
 
     def __init__(self, judge: Judge, limits: ServeLimits) -> None:
@@ -219,10 +221,13 @@ class ScoreService:
         """Returns the answer to ``request``: a JSON object with ``judge``, ``judgements`` and
         ``changes`` (what the judge could not read -> how often).
 
-        When the client leaves or time is up, its waiting dialogues are not scored.
+        When the client disconnects or time is up, its waiting dialogues are not scored.
 
         Raises:
-            HTTPException: The request is refused, or has no answer in time (503).
+            HTTPException: The body is not JSON (415), is too large (413), too slow (408) or
+                malformed (422), too many dialogues are waiting (429), or there is no answer in time
+                (503).
+            RequestValidationError: A field of the body is malformed.
         """
         content = await read_body(request, self.limits.max_body << 20)
 

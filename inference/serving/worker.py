@@ -48,10 +48,10 @@ class JudgeWorker:
 
     Attributes:
         judge: The judge that scores.
-        signature: Name, weights and settings of the judge: ``judge:length|seed:0``.
+        signature: Name, weights and settings of the judge, as a string: ``judge:length|seed:0``.
         queue: The dialogues that wait.
         judged: The number of dialogues scored so far.
-        pace: The recent mean number of seconds for a dialogue.
+        pace: A moving average of the seconds that a dialogue takes.
         thread: The thread. It is started by ``start_app``.
     """
 

@@ -33,7 +33,8 @@ def packaged_judge_folder(name: str | Path = BOXED) -> Path | None:
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/``folder``, without .yaml and .py."""
+    """Returns the sorted names of the files in configs/``folder``, such as ``train``. The endings
+    .yaml and .py are left out."""
     files = (CONFIGS / folder).glob("*.*")
     return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
@@ -68,8 +69,8 @@ def top_sentence(folder: str, name: str) -> str:
 
 
 def judge_yaml(name: str | Path) -> str | None:
-    """Returns the YAML file that defines the judge ``name``, or None for a judge in a folder or on
-    the Hub.
+    """Returns the path of the YAML file that defines the judge ``name``, or None for a judge in a
+    folder or on the Hub.
 
     Args:
         name: Shipped name (``contrast``), YAML file, folder or Hub id.

@@ -33,14 +33,17 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def printable(text: str) -> str:
-    r"""Returns ``text`` that is safe to print or write as XML.
+    r"""Replaces control characters in ``text`` by their codes (``\u001b``), so that it is safe to
+    print or to write as XML.
 
-    Control characters are replaced by their codes (``\u001b``). Line breaks and tabs stay."""
+    Line breaks and tabs stay.
+    """
     return text.translate(_CONTROLS)
 
 
 def safe_cell(cell: object) -> object:
-    """Returns ``cell`` so that a spreadsheet does not run it as a formula.
+    """Escapes a text ``cell`` that a spreadsheet would run as a formula. Other values are returned
+    unchanged.
 
     A text that begins like a formula gets an apostrophe before it. A carriage return without a line
     feed is escaped, because it would end the row.
@@ -140,7 +143,7 @@ class NotAvailableError(ConfigError):
 
 
 class LeakError(MedalError):
-    """The training set shares dialogues with the test set."""
+    """The training set shares dialogues with the validation or test set."""
 
 
 class SourceError(MedalError):
@@ -184,12 +187,13 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns a hint such as ``Did you mean 'turn'? ``, or an empty text.
+    """Returns a hint such as ``Did you mean 'turn'? ``, or an empty text if no valid name is
+    similar.
 
     Args:
         name: What the user typed.
         names: All valid names.
-        limit: Most names to suggest.
+        limit: The most names to suggest.
     """
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)

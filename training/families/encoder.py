@@ -21,14 +21,27 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> EncoderJudge:
-    """Returns an untrained judge: the pretrained base with new heads for ``dimensions``. ``config``
-    has the settings of the run, and ``args`` has the device."""
+    """Returns an untrained judge: the pretrained base with new heads for ``dimensions``.
+
+    Args:
+        config: The settings of the run.
+        dimensions: The dimensions to learn.
+        args: The training arguments, whose ``device`` the judge is moved to.
+    """
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
 
 
 def fit(rows: RunRows, run: TrainingRun) -> Any:
-    """Trains an encoder judge on ``rows`` with the settings in ``run``. Returns the judge on the
-    main process, and None on the others."""
+    """Trains an encoder judge on ``rows`` with the settings in ``run``.
+
+    Returns:
+        The judge on the main process, None on the others.
+
+    Raises:
+        ConfigError: Settings contradict each other.
+        MedalError: The loss is not finite, or the checkpoints in the run's folder are of a run with
+            other settings or data.
+    """
     return fit_by_steps(rows, run, new_judge)

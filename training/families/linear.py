@@ -74,7 +74,8 @@ def fit(rows: RunRows, run: TrainingRun) -> LinearJudge:
 
     Raises:
         ConfigError: The grid of hyperparameters is wrong, the labels of a dimension are missing or
-            all equal, or all rows are of one conversation.
+            all equal, all rows are of one conversation, or too few answers have a reply for the
+            reply models.
     """
     config = run.config
     model = config.model
@@ -100,8 +101,8 @@ def fit_reader_and_make_search(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Fits the reader of ``judge`` (its feature extractor) on the training rows, and computes the
-    features of all rows.
+    """Fits the reader of ``judge`` (its feature extractor) on the training rows, computes the
+    features of all rows, and returns a search for the hyperparameters of its heads.
 
     Args:
         train: The training rows.
@@ -161,8 +162,8 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[DialogueReading],
 ) -> TurnScale:
-    """Returns the means and standard deviations that standardise turns, separately for user and
-    assistant turns.
+    """Returns the means and standard deviations with which the features of turns are standardised,
+    separately for user and assistant turns.
 
     Each data source has the same weight.
 
@@ -276,9 +277,13 @@ class Search:
         return list(ParameterGrid(grid))
 
     def find_best_settings(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the hyperparameters that cross-validation finds best for the head of
-        ``dimension``, such as ``{"alpha": 0.1, "share": 1.0}``. Raises ConfigError if there are
-        several to try and no fold to measure them on."""
+        """Returns the hyperparameters with which the head of ``dimension`` agrees best with people
+        on held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
+
+        Raises:
+            ConfigError: There are several to try and no fold to measure them on, or a fold has no
+                labels to fit on.
+        """
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -299,7 +304,8 @@ class Search:
         of ``dimension`` on held-out rows.
 
         It is Spearman's ρ, or AUC if the dimension is binary, averaged over folds and data sources.
-        It is NaN if every fold lacks different labels or different scores.
+        Where all labels or all scores are equal, it is undefined and left out of the mean. If it is
+        undefined everywhere, the result is NaN.
         """
         values: list[float] = []
         for train, held_out in self.folds:
@@ -330,7 +336,12 @@ class Search:
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
         """Returns a head for ``dimension`` with the hyperparameters ``settings``, fitted on the
-        examples with the indices ``rows``."""
+        examples with the indices ``rows``.
+
+        Raises:
+            ConfigError: None of these examples has a label, or a logistic head finds all labels
+                equal.
+        """
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)

@@ -33,8 +33,17 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, run: TrainingRun) -> Any:
-    """Trains a LoRA judge on ``rows`` with the settings in ``run``, which say whether it has a
-    score head or writes its answers. Returns the judge on the main process, and None on the others.
+    """Trains a LoRA judge on ``rows``. The settings in ``run`` say whether it has a score head or
+    writes its scores as text.
+
+    Returns:
+        The judge on the main process, None on the others.
+
+    Raises:
+        ConfigError: Settings contradict each other, or a row lacks a label that the prompt asks
+            for.
+        MedalError: The loss is not finite, or the checkpoints in the run's folder are of a run with
+            other settings or data.
     """
     if run.config.model.head == "generative":
         return fit_by_steps(rows, run, new_judge, AnswerTrainer)
@@ -47,7 +56,12 @@ def new_judge(
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
     """Returns an untrained judge of ``dimensions``: the pretrained base with new adapters.
-    ``config`` has the settings of the run, and ``args`` has the device and the precision."""
+
+    Args:
+        config: The settings of the run.
+        dimensions: The dimensions to learn.
+        args: The training arguments, which decide the device and the floating-point type.
+    """
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -64,17 +78,28 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a dataset for training a generative ``judge``, which writes its scores as text. For
-    each of ``examples``, it has a row for each prompt.
+    """Returns a dataset for training a generative ``judge``, which writes its scores as text.
 
-    An example is left out if its last turn alone is too long for a prompt. ``cache`` is ignored.
+    An example gives one row for each prompt of the judge. It is left out if its last turn alone is
+    too long for a prompt.
+
+    Args:
+        judge: The judge to train.
+        examples: The labelled dialogues.
+        cache: Ignored.
 
     Returns:
-        A dataset with these columns. input_ids: The token ids of the prompt and of the answer.
-            start: The index of the answer's first token. length: The number of token ids. number:
-            The index of the example. dropped: The number of turns that the prompt leaves out
-            because the dialogue is too long for the judge. cut: The number of turns that the prompt
-            shortens for the same reason.
+        A dataset with these columns:
+
+        - ``input_ids``: the token ids of the prompt and of the answer
+        - ``start``: the index of the answer's first token
+        - ``length``: the number of token ids
+        - ``number``: the index of the example
+        - ``dropped``: the number of turns left out because the dialogue is too long
+        - ``cut``: the number of turns shortened for the same reason
+
+    Raises:
+        ConfigError: One prompt asks for several dimensions, and an example has labels of only some.
     """
     rows: list[dict[str, Any]] = []
     unread = 0

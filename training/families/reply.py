@@ -130,7 +130,9 @@ def train_reply_model(
     """Trains ``model`` in place to tell the user's real reply from replies to other turns.
 
     Args:
-        pairs: The six tensors of ``_reply_examples``, joined over all dialogues.
+        pairs: Six tensors with a row for each of the n turns that have a reply: the embeddings of
+            the turn, of the turn before and of the turn two before, the turn's features, the
+            embedding of the reply, and the index of the reply's text.
         generator: The random generator of the order of rows and of the noise.
     """
     optimizer = torch.optim.AdamW(

@@ -41,8 +41,13 @@ class LabelledRows:
     def of(
         cls, x: Floats, examples: Sequence[TrainingExample], name: str
     ) -> LabelledRows:
-        """Returns the features ``x`` [n, C] and the labels of ``examples``, which all have a label
-        of the dimension ``name``."""
+        """Returns the labelled rows of one dimension.
+
+        Args:
+            x: [n, C] features of the examples.
+            examples: The n labelled dialogues, which all have a label of the dimension.
+            name: The name of the dimension.
+        """
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
@@ -63,8 +68,8 @@ class LabelledRows:
         return differences
 
     def deviation_within_sources(self, values: Floats) -> Floats:
-        """Returns the standard deviation [...] of ``values`` [n, ...] around the mean of each row's
-        data source."""
+        """Returns the standard deviation [...] of ``values`` [n, ...] within data sources: around
+        the mean of each row's source."""
         squares = np.average(
             self.centre_by_source(values) ** 2, axis=0, weights=self.weights
         )

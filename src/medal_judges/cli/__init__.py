@@ -57,7 +57,8 @@ PlainTyper = partial(
 
 
 def load_command(name: str) -> Any:
-    """Imports the module of the command ``name`` and returns its Typer command or group."""
+    """Imports the module of the command ``name``, such as ``score``, and returns its Click command
+    or group."""
     module = import_module(f"{__name__}.{name}")
     command = getattr(module, "app", None)
     if command is None:

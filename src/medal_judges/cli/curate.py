@@ -18,8 +18,8 @@ SELECTION = "selection.jsonl"
 
 @with_options(locks="folder")
 def curate(options: CurateOptions) -> None:
-    """Select chats for annotation, the same number in each language, and report the balance
-    reached.
+    """Select chats for annotation, the same number in each language, and report how balanced the
+    selection is.
 
     Writes selection.jsonl (with the weight of each chat), left_out.jsonl and curation.json.
 

@@ -291,8 +291,8 @@ def followups(
         help="YAML file, or the name of one in configs/followup_generation/.",
     ),
 ) -> None:
-    """Generate follow-ups, what a pleased or annoyed user might say next, with language models
-    (DIET's meta-prompt).
+    """Generate follow-ups with language models: what a pleased or annoyed user might say next. The
+    prompt is the meta-prompt of the DIET paper.
 
     Read and correct the file before use. The same command resumes after a stop.
 

@@ -31,7 +31,8 @@ def generate(
     overwrite: bool = OVERWRITE,
     max_cost: float | None = MAX_COST,
 ) -> None:
-    """Generate chats between simulated users and chatbots. The same command resumes after a stop.
+    """Generate chats between simulated users and chatbots, and write them to a folder. The same
+    command resumes after a stop.
 
     Example: medal generate --config quickstart --out made
     """

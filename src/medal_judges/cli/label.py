@@ -72,8 +72,8 @@ def label(
 ) -> None:
     """Label chats with a judge, for training or annotation, and set malformed users apart.
 
-    The same command resumes after a stop. It labels again what failed because of a server or a
-    limit.
+    The same command resumes after a stop. It labels again what failed because of a server error or
+    the cost limit.
 
     Example: medal label dialogues.jsonl --out labelled
     """

@@ -79,8 +79,8 @@ def score(
 ) -> None:
     """Give each chat of a file its scores by a judge, one line a chat.
 
-    The same command resumes after a stop. It scores again what failed because of a server or a
-    limit.
+    The same command resumes after a stop. It scores again what failed because of a server error or
+    the cost limit.
 
     Example: medal score chats.jsonl --out scores.jsonl
     """

@@ -43,13 +43,14 @@ class ScoredChats:
 
     @property
     def judge_signature(self) -> str:
-        """Returns a text that identifies the judge, its version and its settings."""
+        """Returns a string that identifies the judge, its version and its settings, such as
+        ``judge:length|seed:0``."""
         return str(self.judge.signature())
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements with a score in every dimension, or None without
-        judgements."""
+        """Returns the share of judgements, from 0 to 1, with a score in every dimension, or None
+        without judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
@@ -64,8 +65,8 @@ class ScoredChats:
         return math.nan
 
     def estimates(self) -> dict[str, Estimate]:
-        """Returns the mean score of each dimension with its 95% interval. For a binary dimension it
-        is the share of chats with the issue."""
+        """Returns dimension -> its mean score with the 95% interval. For a binary dimension the
+        mean is the share of chats with the issue. An estimate without scores has the value None."""
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -79,7 +80,7 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
 
     Args:
         judge: Shipped name, folder, YAML file or Hub id. A Judge is returned unchanged.
-        max_cost: Most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.
@@ -158,12 +159,20 @@ def score_chats(
     """Scores ``chats`` with ``judge``.
 
     Args:
+        chats: Dialogues, or lists of messages with ``role`` and ``content``.
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
         dimensions: Names of the dimensions to score. None for all.
-        max_cost: Most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend.
         name: What error messages call the list of chats.
+
+    Raises:
+        RecordError: ``chats`` is not a list.
+        DataError: A message cannot be read.
+        JudgeLoadError: The judge cannot be loaded.
+        ConfigError: A dimension is unknown, or ``max_cost`` is given for a judge that is loaded
+            already or costs nothing.
     """
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)

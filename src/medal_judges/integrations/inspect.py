@@ -31,15 +31,19 @@ def medal_judge(
 ) -> Scorer:
     """Returns a scorer of Inspect that scores the conversation with ``judge``.
 
-    The score's ``metadata`` has the judge's ``signature`` (a text that identifies it) and its
-    ``judgements``.
+    The value of the score is dimension -> mean score. Its ``metadata`` has the judge's
+    ``signature`` (a string that identifies it) and its ``judgements``.
 
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimensions: Names of the dimensions to score. None for all.
         level: ``dialogue``, ``last`` (the last assistant turn), or ``turn`` for the mean over the
             assistant turns.
-        max_cost: Most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend.
+
+    Raises:
+        JudgeLoadError: The judge cannot be loaded.
+        ConfigError: ``max_cost`` is given for a judge that is loaded already or costs nothing.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 

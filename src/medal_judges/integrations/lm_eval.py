@@ -30,7 +30,7 @@ class ChatMetric:
         messages: Column of the task's data set with the messages before the reply.
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
-        max_cost: Most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """Returns a function that computes the mean score of chats in ``dimension``, NaN without
-        scores."""
+        """Returns a function that computes the mean score of ``dimension`` over chats, which are
+        JSON texts from ``process_results``. The mean is NaN without scores."""
 
         def mean_scored(chats: Sequence[str]) -> float:
             return self._score(chats).mean(dimension)
@@ -77,7 +77,12 @@ class ChatMetric:
         return mean_scored
 
     def coverage(self, chats: Sequence[str]) -> float:
-        """Returns the share of ``chats`` with a score in every dimension, NaN without chats."""
+        """Returns the share of ``chats``, from 0 to 1, with a score in every dimension, or NaN
+        without chats.
+
+        Args:
+            chats: JSON texts from ``process_results``.
+        """
         share = self._score(chats).coverage
         if share is None:
             return math.nan

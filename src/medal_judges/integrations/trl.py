@@ -25,13 +25,19 @@ Text = str | Sequence[Mapping[str, Any]]
 class JudgeReward:
     """A reward function for trainers of TRL, from 0 (bad) to 1 (good).
 
-    The reward of an unscored completion is None, which TRL ignores.
+    It is called with prompts and completions, and returns a reward for each completion. The reward
+    of an unscored completion is None, which TRL ignores.
 
     Args:
         judge: Shipped name, folder, YAML file, Hub id or loaded judge.
         dimension: Dimension of the reward. None for ``overall`` or the judge's first one.
         level: What gets a score: ``last`` (the completion) or ``dialogue`` (prompt and completion).
-        max_cost: Most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend.
+
+    Raises:
+        JudgeLoadError: The judge cannot be loaded.
+        ConfigError: The judge has no such dimension, or ``max_cost`` is given for a judge that is
+            loaded already or costs nothing.
     """
 
     def __init__(

@@ -78,7 +78,8 @@ class Language(NamedTuple):
 
 @cache
 def load_languages() -> Mapping[str, Language]:
-    """Returns the languages in configs/seeds/languages.yaml: ISO 639-1 code -> language."""
+    """Returns language code (ISO 639-1) -> language, for the languages in
+    configs/seeds/languages.yaml."""
     entries = read_yaml("seeds/languages").items()
     return {code: Language(**entry) for code, entry in entries}
 
@@ -182,8 +183,8 @@ class Dialogue:
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:
-        """Returns the ``chat_hash`` of the first 0, 1, 2, ... turns, up to all turns [turns +
-        1]."""
+        """Returns the ``chat_hash`` of each prefix of the dialogue: of its first 0, 1, 2, ...
+        turns, up to all. The list has one element more than the dialogue has turns."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -207,8 +208,8 @@ class Dialogue:
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including the turn with index ``turn``, or the whole
-        dialogue for None."""
+        """Returns the dialogue up to and including the turn with index ``turn`` (from 0), or the
+        whole dialogue for None."""
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])

@@ -31,6 +31,10 @@ class Dimension:
         good: Better end: ``high`` for a quality, ``low`` for an issue such as ``unsafe``.
         definition: Explanation for annotators and language models.
 
+    Raises:
+        ConfigError: ``low`` is not below ``high``, a binary scale is not [0, 1], or an ordinal
+            scale has ends that are not whole numbers or more than 1001 levels.
+
     >>> Dimension("overall", "ordinal", 1, 5).levels
     (1.0, 2.0, 3.0, 4.0, 5.0)
     >>> Dimension("unsafe", "binary", 0, 1, good="low").is_issue

@@ -33,8 +33,8 @@ class ScoreKey(NamedTuple):
     chat: str | None
 
     def may_match_text(self, dialogue: Dialogue) -> bool:
-        """Returns whether the turns of ``dialogue`` have the hash ``chat``. True if ``chat`` is
-        unknown. Ids are not compared."""
+        """Returns whether the turns of ``dialogue``, up to ``turn``, have the hash ``chat``. True
+        if ``chat`` is unknown. Ids are not compared."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
@@ -46,7 +46,7 @@ class JoinedLabels:
     Attributes:
         score_rows: For each labelled dialogue, the indices of its scores in the list of scores.
         of_other_chats: Labelled dialogues whose id has scores, but not for the same text.
-        repeated: Labelled dialogues whose scores an earlier labelled dialogue already has.
+        repeated: Labelled dialogues of the same chat as an earlier one, which got the scores.
         absent: Labelled dialogues whose id has no scores.
         by_id: Number of pairs (labelled dialogue, score) that were joined by id alone, because the
             text of one is unknown.

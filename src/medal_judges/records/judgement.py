@@ -57,8 +57,8 @@ class Contributions:
 
     Attributes:
         turns: What each turn adds [turns]. 0 for turns that the judge did not read.
-        baseline: What ``turns`` are added to: the value of a dialogue of turns like the average
-            training turn. For an untrained judge, the middle of the scale.
+        baseline: The value of a dialogue of average training turns, to which ``turns`` are added.
+            For an untrained judge, the middle of the scale.
         unit: Unit of ``turns`` and ``baseline``, such as ``score`` or ``logit``.
         causes: Features of the turn with the worst effect on the score, the largest effect first.
     """
@@ -152,7 +152,8 @@ class Judgement:
     - ``mass``: total probability of all ratings before they were normalised
     - ``interval``: [low, high], which contains 9 in 10 human ratings of such dialogues
     - ``raw``: the judge's output before calibration, or before it was mapped onto the scale
-    - ``follow_ups``, ``selected``: likely next messages of the user, and their number
+    - ``follow_ups``: likely next messages of the user, which a language model selected from a list
+    - ``selected``: the number of these messages
     - ``members``: scores by the members of a hybrid judge
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})

@@ -23,12 +23,15 @@ class Signature:
         base: Model that the judge is built on, such as a Hub id.
         prompt: Hash of the prompts.
         rubric: Hash of the dimensions that the judge scores.
-        dtype: Number format of the weights, such as ``bf16``.
+        dtype: Floating-point type of the weights, such as ``bf16``.
         truncation: What is left out of a long dialogue: ``oldest turns beyond 512 tokens``.
         data: Data set, in results of a benchmark.
         dimension: Scored dimension, in results of a benchmark.
         seed: Seed of the training or the sampling.
         version: Version of this package.
+
+    Raises:
+        MedalError: A value contains ``|`` or a line break.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0

@@ -48,6 +48,7 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
     Absent and null fields get their defaults.
 
     Args:
+        kind: A dataclass whose fields have types that pydantic can validate.
         field: Path of ``record`` within a larger object, for errors.
 
     Raises:

@@ -128,7 +128,8 @@ def write_json(target: str | Path, record: object) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """Returns the value in the JSON file ``path``."""
+    """Returns the value in the JSON file ``path``. Raises OSError if the file cannot be read, and
+    ValueError if it is not valid JSON."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -148,8 +149,9 @@ def output_lock(
     Deletes the temporary files that a killed run left beside ``out``.
 
     Args:
-        out: A file, or a folder that is replaced as a whole.
-        folder: Whether ``out`` is a folder that is created and to which files are added.
+        out: The file or folder to write.
+        folder: Whether files are added to the folder ``out``. If false, ``out`` is a file, or a
+            folder that is replaced as a whole.
         wait: Whether to wait while another run holds the lock.
 
     Raises:

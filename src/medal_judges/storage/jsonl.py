@@ -59,15 +59,15 @@ def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
 class Gzip(gzip.GzipFile):
     """A gzip file that guards against decompression bombs.
 
-    The first 4 MB can always be read. After that, the unpacked text may be at most 100 times as
-    long as the packed bytes read so far.
+    The first 4 MB can always be read. After that, reading raises OSError once the unpacked text is
+    more than 100 times as long as the packed bytes read so far.
     """
 
     fileobj: Any
 
     def read1(self, size: int = -1) -> bytes:
-        """Returns the next unpacked bytes, at most ``size``. Raises OSError if the file unpacks to
-        more than 100 times its size."""
+        """Returns the next unpacked bytes, at most ``size``, or as many as are ready for -1. Raises
+        OSError if the file unpacks to more than 100 times its size."""
         if self.tell() > max(ALWAYS_READ, RATIO * self.fileobj.tell()):
             raise OSError(f"it unpacks to {RATIO} times its size. Gunzip it first")
         return super().read1(size)
@@ -103,8 +103,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def cut_long_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``, each cut to LONGEST_LINE + 1 characters, so that no line
-    fills the memory."""
+    """Yields the lines of ``stream``, each cut to 67,108,865 characters (LONGEST_LINE + 1), so that
+    no line fills the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):

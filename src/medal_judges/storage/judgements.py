@@ -101,6 +101,10 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     Args:
         path: The ending selects the format: ``.parquet``, ``.csv``, or JSON lines for any other.
 
+    Raises:
+        MedalError: In a table, two judgements have different scales or definitions for one
+            dimension.
+
     >>> from medal_judges import Judge, read_dialogues, write_judgements
     >>> judge = Judge.from_pretrained("length")
     >>> write_judgements("scores.csv", judge.score(read_dialogues("dialogues.jsonl")))
@@ -133,7 +137,9 @@ def read_frame(path: str | Path) -> DataFrame:
     ``to_frame`` describes.
 
     Raises:
-        DataError: The file is missing, or a line is not a judgement.
+        DataError: The file is missing, a line is not a judgement, or two rows have the same id and
+            turn.
+        MedalError: Two judgements have different scales or definitions for one dimension.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -240,6 +246,6 @@ def _columns_of_kind(kind: str, records: list[dict[str, Any]]) -> DataFrame:
 
 
 def frame_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
-    """Returns the dimensions (name and scale) of the scores in ``frame``, a table from
-    ``to_frame``."""
+    """Returns the dimensions (name, scale and definition) of the scores in ``frame``, a table from
+    ``to_frame``. Empty for any other table."""
     return parse_dimensions(frame.attrs.get("rubric", []))

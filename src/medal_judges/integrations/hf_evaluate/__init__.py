@@ -8,5 +8,5 @@ from typing import Literal
 
 
 def metric(name: Literal["medal_judge"]) -> str:
-    """Returns the path to give to ``evaluate.load``: the folder of the metric ``name``."""
+    """Returns the path of the metric ``name``, its folder, as an argument for ``evaluate.load``."""
     return str(files(__name__) / name)

@@ -34,6 +34,10 @@ Returns:
 class MedalJudgeMetric(evaluate.Metric):
     """A judge as a metric of Hugging Face Evaluate, for ``evaluate.load(metric("medal_judge"))``.
 
+    Its method ``compute`` takes chats as ``predictions``, each a list of messages. It returns
+    ``mean``, ``interval`` (95%) and ``scores`` of each dimension, ``ids`` and ``failures`` of the
+    chats, ``coverage`` (share of scored chats) and the judge's ``signature``.
+
     Args:
         config_name: Name, folder or Hub id of the judge. None for ``boxed``.
         options: Further arguments of Evaluate's metrics.

@@ -166,6 +166,17 @@ def fed_languages() -> Rows:
     return made
 
 
+def gpu_memory() -> Rows:
+    """The memory of the trainings in gpu.csv, without and with gradient checkpointing."""
+    memory: dict[str, list[str]] = {}
+    for check, _, _, _, gib, _ in read_csv("gpu")[1:]:
+        if gib and ("(`lora`)" in check or "(`qlora`)" in check or "learns" in check):
+            name = re.sub(r" learns|, bf16| \(`.*", "", check)
+            memory.setdefault(name, []).append(gib)
+    head = ["training", "memory, GiB", "with gradient checkpointing, GiB"]
+    return [head, *([name, *gibs] for name, gibs in memory.items())]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [
         [ABOUT.get(row[0], row[0]), *row[1:]] for row in overall("readme")
@@ -173,8 +184,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "judges": lambda: overall("judges"),
     "judges_within": lambda: overall("judges", within),
     "boxed": lambda: overall("boxed"),
-    "gpu": lambda: [row for row in columns("gpu", 0, 1, 2, 4) if row[2]],
-    "gpu_runs": lambda: columns("gpu_runs", 0, 1)[:2],
+    "gpu": gpu_memory,
     "intervals_these": lambda: columns("intervals_these", 0, 5, 6, rows=7),
     "comparison_coverage_1": lambda: columns("comparison_coverage_1", 0, 1, 2, 3, 6),
     "comparison_coverage_2": lambda: columns("comparison_coverage_2", 0, 1, 2, 3, 4, 5),

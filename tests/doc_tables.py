@@ -14,6 +14,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -144,9 +145,8 @@ def pairs() -> Rows:
     rows = [["Spearman's ρ", "pairs in the right order"]]
     for tenths in range(10):
         pearson = 2 * math.sin(math.pi * tenths / 60)
-        rows.append(
-            [f"{tenths / 10:.1f}", f"{50 + 100 * math.asin(pearson) / math.pi:.0f}%"]
-        )
+        right = 50 + 100 * math.asin(pearson) / math.pi
+        rows.append([f"{tenths / 10:.1f}", f"{right:.0f}%"])
     return rows
 
 
@@ -168,19 +168,15 @@ def fed_languages() -> Rows:
 
 def gpu_memory() -> Rows:
     """The memory of the trainings in gpu.csv, without and with gradient checkpointing."""
-    memory: dict[str, list[str]] = {}
-    for check, _, _, _, gib, _ in read_csv("gpu")[1:]:
-        if gib and ("(`lora`)" in check or "(`qlora`)" in check or "learns" in check):
-            name = re.sub(r" learns|, bf16| \(`.*", "", check)
-            memory.setdefault(name, []).append(gib)
-    head = ["training", "memory, GiB", "with gradient checkpointing, GiB"]
-    return [head, *([name, *gibs] for name, gibs in memory.items())]
+    made = [["training", "memory, GiB", "with gradient checkpointing, GiB"]]
+    for plain, saving in pairwise(read_csv("gpu")):
+        if plain[0] == saving[0] and saving[1].endswith("checkpointing"):
+            made.append([plain[0].partition(" (")[0], plain[4], saving[4]])
+    return made
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
-    "readme": lambda: [
-        [ABOUT.get(row[0], row[0]), *row[1:]] for row in overall("readme")
-    ],
+    "readme": lambda: [[ABOUT.get(j, j), *rest] for j, *rest in overall("readme")],
     "judges": lambda: overall("judges"),
     "judges_within": lambda: overall("judges", within),
     "boxed": lambda: overall("boxed"),
@@ -225,27 +221,22 @@ def take(run: Path, names: dict[str, str]) -> None:
         for figure in csv.DictReader(file):
             judge = names.get(figure["judge"], figure["judge"])
             row = rows.get((judge, figure["set"]))
-            if (
-                row is None
-                or figure["dimension"] != "overall"
-                or figure["level"] != "dialogue"
-            ):
+            about = figure["dimension"], figure["level"]
+            if row is None or about != ("overall", "dialogue"):
                 continue
             if figure["metric"] == "spearman":
                 row |= {"spearman": figure["value"], "n": figure["n"], "note": ""}
                 row |= {"low": figure["low"], "high": figure["high"]}
             elif figure["metric"] == "within_system":
                 row["within_system"] = figure["value"]
-    write_csv(
-        "overall", [head, *([row[name] for name in head] for row in rows.values())]
-    )
+    body = [[row[name] for name in head] for row in rows.values()]
+    write_csv("overall", [head, *body])
 
 
 def take_languages(run: Path, names: dict[str, str]) -> None:
     """Put ρ in each language of ``run``'s translations of FED into fed_languages.csv."""
-    kept = [
-        line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()
-    ]
+    before = read_csv("fed_languages")[1:]
+    kept = [line for line in before if line[0] not in names.values()]
     with (run / "tables" / "languages.csv").open(encoding="utf-8", newline="") as file:
         for found in csv.DictReader(file):
             asked = found["dimension"] == "overall" and found["metric"] == "spearman"

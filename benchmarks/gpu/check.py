@@ -39,7 +39,7 @@ CHECKS = {
     "score-large": ("ModernBERT-large scores, bf16", 180),
     "lora": ("LoRA on Qwen3-4B", 180),
     "prefix": ("Follow-ups on Qwen3-4B, bf16", 180),
-    "train-large": ("ModernBERT-large learns", 210),
+    "train-large": ("Fine-tuning ModernBERT-large", 210),
     "memory": ("Memory runs out", 75),
     "command": ("The whole of medal train", 120),
     "zero2": ("LoRA on Qwen3-4B, ZeRO-2", 150),

@@ -152,6 +152,6 @@ def agreement_table(folder: Path) -> Table | None:
         "Agreement with the labels of held-out rows",
         [*COLUMNS, "statistic", "value"],
         lines,
-        note="95% intervals hold for new dialogues with these chatbots. Chance is a ρ of 0 or an "
-        "AUC of 0.50. medal benchmark compares the judge with untrained baselines.",
+        note="95% intervals hold for new dialogues with these chatbots. medal benchmark compares "
+        "the judge with untrained baselines.",
     )

@@ -133,11 +133,10 @@ def overall(table: str, text: Callable[[dict[str, str]], str] = cell) -> Rows:
     return [["judge", *(f"{SETS[n]} (n {sizes[n]})" for n in SETS)], *made]
 
 
-def columns(name: str, *numbers: int, rows: int | None = None) -> Rows:
-    """Returns some columns of NAME.csv, and of its rows the first ``rows``. Values in round
-    brackets are left out."""
-    kept = read_csv(name)[: None if rows is None else rows + 1]
-    return [[re.sub(r" \(-?[0-9.]+\)$", "", row[n]) for n in numbers] for row in kept]
+def columns(name: str, *numbers: int) -> Rows:
+    """Returns some columns of NAME.csv. Values in round brackets are left out."""
+    rows = read_csv(name)
+    return [[re.sub(r" \(-?[0-9.]+\)$", "", row[n]) for n in numbers] for row in rows]
 
 
 def pairs() -> Rows:
@@ -181,11 +180,12 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "judges_within": lambda: overall("judges", within),
     "boxed": lambda: overall("boxed"),
     "gpu": gpu_memory,
-    "intervals_these": lambda: columns("intervals_these", 0, 5, 6, rows=7),
-    "comparison_coverage_1": lambda: columns("comparison_coverage_1", 0, 1, 2, 3, 6),
-    "comparison_coverage_2": lambda: columns("comparison_coverage_2", 0, 1, 2, 3, 4, 5),
-    "llm_peers": lambda: columns("llm_peers", 0, 3, 7, 8, 9),
-    "against_peers": lambda: columns("against_peers", 0, 2, 5, rows=11),
+    # every second row: chatbots with contexts of their own
+    "unfair_judge": lambda: columns("comparison_coverage_2", 0, 1, 3, 4, 5)[::2],
+    "llm_peers": lambda: columns("llm_peers", 0, 3, 9),
+    "against_peers": lambda: [
+        row for row in columns("against_peers", 0, 2, 5)[:12] if "bf16" not in row[0]
+    ],
     "fed_languages": fed_languages,
     "pairs": pairs,
 }

@@ -55,9 +55,11 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator, compared with the mean of the other annotators.
+    """One annotator's ratings on one dimension, compared with the mean ratings of the other
+    annotators.
 
     Attributes:
+        name: The annotator's name, or such as ``position 1`` if annotators have no names.
         rows: The number of dialogues that this annotator and at least one other rated.
         bias: The annotator's mean rating minus the mean rating of the other annotators.
         reliability: Spearman's correlation with the mean rating of the other annotators.
@@ -108,11 +110,15 @@ class Agreement:
 def measure_agreements(
     rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
-    """Measures the agreement of annotators on each dimension, by language and over all languages.
+    """Measures how well annotators agree, on each dimension and in each language.
 
     Args:
         rows: Labelled dialogues or turns.
         dimensions: Names of dimensions (default: all, ``overall`` last).
+
+    Returns:
+        One entry for each dimension and language, in this order. With several languages, each
+        dimension has a last entry for all languages together.
 
     Raises:
         MedalError: A dimension has no label, or its labels are on different scales.

@@ -19,7 +19,8 @@ from medal_judges.stats.correlation import Floats
 def choose_label_names(
     rows: Sequence[LabelledDialogue], names: Sequence[str]
 ) -> list[str]:
-    """Returns ``names``, or the names of all labels in ``rows`` if ``names`` is empty.
+    """Returns the labels to align with: ``names``, or if that is empty the names of all labels in
+    ``rows``.
 
     Raises:
         ConfigError: No row has a label, or some rows label dialogues and others label turns.
@@ -40,17 +41,19 @@ def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
 def learnable_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns the dimension ``name`` with the scale of the human labels, if there are enough labels
-    to fit a judge to.
+    """Returns the dimension ``name`` with the kind and scale of its human labels, which must
+    suffice
+    to fit a judge to them.
 
     Args:
         labelled: Labelled dialogues or turns.
         name: The name of a label, such as ``overall``.
-        judge_dimension: The judge's dimension of that name, None if the judge has none.
+        judge_dimension: The judge's dimension of that name, None if the judge has none. Its scale
+            is used if the labels state none.
 
     Raises:
-        ConfigError: The labels cannot be learnt from: fewer than 20, from fewer than 5
-            conversations, all equal, on different scales, or on an unknown scale.
+        ConfigError: The labels do not suffice: fewer than 20, from fewer than 5 conversations, all
+            equal, on different scales, or on an unknown scale.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:

@@ -1,9 +1,13 @@
-"""Fits of people's ratings from judges' scores, and the nested cross-validation that measures
-them.
+"""Regressions of people's ratings on judges' scores, and the nested cross-validation that measures
+their errors.
 
-The inner folds choose a fit. The outer folds measure it on conversations that the choice has
-not seen. The baselines are a line fitted to the judge's score, and the mean label: a fit to
-shuffled labels would already correct a judge whose mean is wrong."""
+The inner folds choose a regression. The outer folds measure it on conversations that it has not
+seen.
+
+It is compared with two baselines: a line fitted to the judge's score, and the mean rating. Without
+them, a regression on shuffled labels would look like a gain, because it corrects the mean of a
+judge's scores.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +48,14 @@ Columns = tuple[int, ...]
 
 
 class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regression from judges' scores to people's ratings, both on [0, 1], for scikit-learn.
+    """A regression of people's ratings on judges' scores, both on [0, 1], as an estimator of
+    scikit-learn.
 
     Attributes:
-        columns: Indices of the score columns to use. Empty: always predict the mean rating.
+        columns: Indices of the score columns to use. Empty to predict the mean rating.
         alpha: The penalty of the ridge regression.
-        is_curve: Whether to fit a monotone curve to a single column, in place of a ridge.
+        is_curve: Whether to fit a monotone curve to a single column, in place of a ridge
+            regression.
         line: The fitted function from scores to a rating, set by ``fit``.
     """
 
@@ -89,7 +95,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """Returns the name of the fit in words, such as ``a line``."""
+        """Returns the kind of regression in words, such as ``a line`` or ``a monotone curve``."""
         if self.is_curve:
             return "a monotone curve"
         if len(self.columns) > 1:
@@ -145,13 +151,14 @@ class FitData:
 
 
 def predict_held_out(fit_data: FitData, columns: Columns | None) -> Floats:
-    """Returns a rating [rows] for each row, predicted by a regression that was fitted on other
-    conversations.
+    """Returns a predicted rating for each row [rows], on [0, 1], from a regression that was fitted
+    on
+    other conversations.
 
     Args:
         fit_data: The scores and ratings.
-        columns: Indices of the score columns to fit a line to. Empty: predict the mean rating.
-            None: choose the best regression.
+        columns: Indices of the score columns to fit a line to. An empty tuple predicts the mean
+            rating. None chooses the best regression.
     """
     predictions = np.zeros(len(fit_data.scores))
     folds = GroupKFold(FOLDS)
@@ -184,16 +191,17 @@ class MeasuredAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The regression chosen for one dimension, and its error on held-out dialogues beside the
-    errors of simpler predictors.
+    """The regression chosen for one dimension, with its error on held-out dialogues and the errors
+    of
+    simpler predictors.
 
     Attributes:
         fit: The name of the chosen regression, such as ``a monotone curve``.
         line: The fitted function from judges' scores to a rating.
-        base: The better baseline: ``judge corrected by a line`` or ``mean rating``.
+        base: The better of two baselines: ``judge corrected by a line`` or ``mean rating``.
         gain: The error of the baseline ``base`` minus the error of the aligned judge.
-        lines: Agreement with people: one entry for the aligned judge, and one for each simpler
-            predictor.
+        lines: Agreement with people: one entry for the aligned judge, one for each simpler
+            predictor and, if dialogues have several ratings, one for a single person.
         count: The number of dialogues.
     """
 
@@ -206,22 +214,29 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Returns whether the aligned judge is significantly better than the better baseline."""
+        """Returns whether the aligned judge has a significantly smaller error than the better
+        baseline."""
         return is_beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
-        """Returns whether ratings fall as the judge's scores rise, significantly at 1%."""
+        """Returns whether the judge's scores correlate negatively with the ratings, at the 1%
+        level."""
         rho = self.agreement_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
     def agreement_of(self, name: str) -> MeasuredAgreement:
-        """Returns the measured agreement of the predictor ``name``, such as ``mean rating``."""
+        """Returns the measured agreement of the predictor ``name``, such as ``mean rating``.
+
+        Raises:
+            StopIteration: No predictor has this name.
+        """
         return next(line for line in self.lines if line.name == name)
 
     def note_sentences(self) -> list[str]:
-        """Returns warnings for the user: a simpler correction suffices, or the length of the
-        answers predicts the ratings as well as the aligned judge."""
+        """Returns warnings for the user, none to two: that a simpler correction suffices, and that
+        the
+        length of the answers predicts the ratings as well."""
         notes: list[str] = []
         level, length = self.agreement_of(AS_IS).gain, self.agreement_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -244,8 +259,8 @@ def is_beyond_chance(gain: Estimate) -> bool:
 
 
 def fit_and_cross_validate(fit_data: FitData) -> Proof:
-    """Fits the best regression to all rows of ``fit_data``, and measures its error and the errors
-    of simpler predictors on held-out conversations."""
+    """Fits the best regression to all rows of ``fit_data``. Measures its error, and the errors of
+    simpler predictors, on held-out conversations."""
     y = fit_data.targets
     units = {
         ALIGNED: predict_held_out(fit_data, None),
@@ -323,7 +338,8 @@ def estimate_gain(
         baseline: [rows] squared errors of the baseline.
 
     Returns:
-        The difference with its interval, in points of people's scale, and its standard error.
+        The difference with its interval, in points of people's scale, and its standard error (0
+        without an interval).
     """
 
     def statistic(weights: Floats) -> dict[str, Floats]:
@@ -345,14 +361,14 @@ def estimate_gain(
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The return value of ``align``: the aligned judge and its measured errors.
+    """The result of ``align``: the judge fitted to human labels, and its measured errors.
 
     Attributes:
         judge: The aligned judge, None if no dimension is aligned.
         dimensions: Dimension name -> the dimension with people's scale.
         proofs: Dimension name -> the chosen regression with its errors.
         facts: Name -> value, on how the result was made: the judge, a hash of the labels, the
-            number of labels.
+            number of labelled chats.
     """
 
     judge: HybridJudge | None
@@ -401,8 +417,9 @@ class Alignment:
         return Printout([self.error_table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
-        """Returns sentences on each dimension: whether the labels improve the judge, and by how
-        much."""
+        """Returns sentences on each dimension: whether the labels improve the judge, by how much,
+        and
+        warnings."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

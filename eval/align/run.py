@@ -62,14 +62,17 @@ def align(
         judge: A judge, or a folder, Hub id, YAML file or shipped name.
         rows: Labelled dialogues or turns, or a file of them.
         out: The folder to save the aligned judge and align.json in. None saves nothing.
-        dimensions: Names of labels to align with (default: all). The judge need not score a
-            dimension of that name.
+        dimensions: Names of labels to align with (default: all). Labels may have names that the
+            judge's dimensions do not have.
         keep_anyway: Whether to align every dimension, even if the fit is no better.
         options: Passed to ``Judge.from_pretrained``.
 
+    Returns:
+        The aligned judge (None if no dimension is aligned) with its measured errors.
+
     Raises:
-        ConfigError: The labels are too few, all equal, or on different scales, or ``out`` already
-            holds a judge.
+        ConfigError: A label is of fewer than 20 chats, has one value only or is on different
+            scales, or ``out`` already holds a judge.
         CoverageError: The judge scores fewer than 20 of the labelled chats.
 
     >>> from medal_judges import align
@@ -210,7 +213,7 @@ def score_with_judges(
 def collect_fit_data(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> FitData:
-    """Returns the scores and ratings to fit a regression to, of the rows that have both.
+    """Returns the data for a regression: the scores and ratings of the rows that have both.
 
     Args:
         rows: Labelled dialogues or turns.

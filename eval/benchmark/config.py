@@ -41,16 +41,17 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge of a benchmark, which either scores the sets or has files of finished scores.
+    """A judge of a benchmark. It scores the sets, or its finished scores are read from files.
 
     Attributes:
         name: The judge's name in the tables.
-        path: A folder, Hub id (``ORG/NAME@REVISION``) or YAML file. Empty with ``predictions``.
-        predictions: Set -> its file of finished scores, such as ``{fed: fed.csv}``: judgements, or
-            a CSV table.
+        path: A folder, Hub id (``ORG/NAME@REVISION``) or YAML file of a judge that scores the sets.
+            Empty with ``predictions``.
+        predictions: Set -> file of finished scores, such as ``{fed: fed.csv}``: judgements, or a
+            CSV table.
         options: Settings that override the judge's own, such as ``{llm: ORG/NAME}``.
-        dimensions: Dimension of the sets -> the judge's name for it: ``{engaging: engagingness}``.
-            Overrides the mapping of a set.
+        dimensions: Name of a dimension in the sets -> the judge's name for it, such as ``{engaging:
+            engagingness}``. It overrides the field ``dimensions`` of a set.
         optional: If the judge's files, package or key are missing: true skips the judge with a
             note, false raises an error.
         published_as: The judge's key in configs/published.yaml, such as ``diet/fed``. The metrics
@@ -74,12 +75,11 @@ class SetConfig(ChatFileConfig):
 
     Attributes:
         name: The set's name in the tables.
-        level: What people rated and what is scored. ``dialogue``: whole dialogues. ``turn``: the
-            last turn. ``last``: people rated the dialogue, the judge scores its last answer.
-        groups: Values of the rows' field ``group``, which names a conversation. Only these
-            conversations are used (default: all).
-        dimensions: Dimension of the set -> the judges' name for it: ``{engaging: engagingness}``. A
-            list such as ``[overall]`` if the names are equal.
+        level: What people rated and what judges score. ``dialogue``: whole dialogues. ``turn``: the
+            last turn. ``last``: people rated whole dialogues, judges score the last answer.
+        groups: Names of the conversations to use, as in the rows' field ``group`` (default: all).
+        dimensions: Name of a dimension in the set -> the judges' name for it, such as ``{engaging:
+            engagingness}``. A list such as ``[overall]`` if the names are equal.
         view: How labels are used. ``rows``: unchanged. ``planted``: issues injected by ``medal data
             plant``. ``abceval_issues_by_dialogue``: ABC-Eval's turn labels, merged by dialogue.
         exclude_chatbots: Names of chatbots whose dialogues are left out.

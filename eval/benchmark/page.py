@@ -136,7 +136,9 @@ def _printout(
 
 
 def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns the estimate of ``metric``. Its value is None if the judge scored too few dialogues.
+    """Returns the estimate of ``metric``, without a value if the judge scored too few dialogues or
+    the
+    metric was not computed.
 
     Args:
         row: The result of the judge, with its coverage.
@@ -214,7 +216,8 @@ def _matrix_table(tasks: Sequence[Rows]) -> Table:
 
 
 def dimension_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of all judges on one dimension of a set, the human ceiling in the last row.
+    """Returns a table of all judges on one dimension of a set. The last row has the human ceiling
+    (agreement of one annotator with the others).
 
     Args:
         rows: The result of each judge, the best first.

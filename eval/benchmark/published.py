@@ -44,13 +44,13 @@ Published = dict[str, Any]  # a row of configs/published.yaml
 
 
 def read_published() -> list[Published]:
-    """Returns the correlations with people that papers report, from configs/published.yaml.
+    """Returns the correlations with people that papers report, read from configs/published.yaml.
 
     Returns:
-        One mapping, field -> value, for each published correlation: the file's fields, such as
-            ``judge``, ``set``, ``dimension`` and ``spearman``, and four more: ``paper``, ``key``
-            (such as ``diet/fed``), ``models`` (all names of the model), ``differs`` (how our method
-            or data differs).
+        For each published correlation a mapping, field -> value. The file gives fields such as
+        ``judge``, ``set``, ``dimension`` and ``spearman``. Added fields are ``paper``, ``key``
+        (such as ``diet/fed``), ``models`` (all names of the model) and ``differs`` (how our method
+        or data differs).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -68,10 +68,12 @@ def read_published() -> list[Published]:
 
 
 def is_same_model(name: str, other_name: str) -> bool:
-    """Returns whether two names are of the same model, whatever its owner, date and case.
+    """Returns whether two names are of the same model. The owner, the date and upper case make no
+    difference.
 
     >>> is_same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
-    True"""
+    True
+    """
     return _bare_name(name) == _bare_name(other_name)
 
 

@@ -35,14 +35,13 @@ NOTE = "Note"  # the name of a fact
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """The loaded sets of a benchmark, and the judgements of its judges.
-
-    A caller gives ``config``. ``prepare_run`` fills ``sets``, and ``judge_all`` fills
-    ``set_judgements``.
+    """A benchmark in progress: the loaded sets, and the judgements of its judges.
 
     Attributes:
-        sets: Set name -> the loaded set.
-        set_judgements: Set name -> its judgements, one entry for each judge.
+        config: The settings of the benchmark.
+        sets: Set name -> the loaded set. ``prepare_run`` fills it.
+        set_judgements: Set name -> its judgements, one entry for each judge. ``collect_judgements``
+            fills it.
         notes: Sentences on which sets and judges were skipped, and why.
     """
 
@@ -57,6 +56,7 @@ class Benchmark:
     """The results of a benchmark, as in results.json and on the page.
 
     Attributes:
+        title: The heading of the page.
         rows: The results of each judge on each set and dimension.
         facts: (name, value) pairs on how the results were made.
         tables: Further tables, such as differences between judges.
@@ -77,13 +77,14 @@ class Benchmark:
 
 
 def compute_benchmark(run: BenchmarkRun, command: str) -> Benchmark:
-    """Returns the metrics and tables of ``run``.
+    """Computes the metrics and tables of ``run`` from its sets and judgements.
 
     Args:
         command: The command line to show on the page.
 
     Raises:
-        MedalError: A judgement is of a dialogue that is not in its set.
+        MedalError: A judgement is of a dialogue that is not in its set, or two judgements are of
+            the same dialogue or turn.
     """
     config = run.config
     evaluations: list[JudgedRows] = []

@@ -91,12 +91,17 @@ def benchmark(
 def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[Benchmark, Path]:
-    """Runs a benchmark, writes predictions and results.json, and returns the results and their
-    folder.
+    """Runs a benchmark, and writes predictions and results.json but no page.
 
     Args:
         options: The command's options.
         bar: Shows how many dialogues are scored. None shows nothing.
+
+    Returns:
+        The results, and the folder of the written files.
+
+    Raises:
+        ConfigError: There is no judge or no set.
     """
     config = _load_config(options)
     run = prepare_run(config)
@@ -150,7 +155,10 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
     """Loads the sets of ``config``. If an optional set is missing, a note says so.
 
     Raises:
-        ConfigError: No set is left, or a judge maps a dimension that no set has.
+        ConfigError: No set is left, a judge maps a dimension that no set has, or
+            configs/published.yaml lacks a name.
+        SourceError: The data of a set is missing.
+        DataError: A file cannot be read.
     """
     check_published(config)
     run = BenchmarkRun(config)
@@ -193,8 +201,8 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Adds the judgements by every judge to ``run.set_judgements``. A judge scores the sets, or has
-    files of finished scores, which are read.
+    """Adds all judgements to ``run.set_judgements``: by judges that score the sets, from files of
+    finished scores, and from models' labels in the sets.
 
     If an optional judge is missing, a note says so.
 
@@ -208,6 +216,9 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
         JudgeLoadError: A judge cannot be loaded.
         NotAvailableError: A judge's data is missing.
         MissingExtraError: A judge needs a package that is not installed.
+        DataError: A file of finished scores cannot be used.
+        ConfigError: A judge has no dimension of a configured name, or a set has no labels by a
+            configured model.
     """
     for config in run.config.judges:
         for name, path in config.predictions.items():
@@ -367,7 +378,7 @@ def judgements_from_csv(
         path: A table with the columns id, turn (if turns were scored), and one for each dimension.
 
     Raises:
-        DataError: A column is missing, or a score is not a number.
+        DataError: The file or a column is missing, or a score is not a number.
     """
     if not path.is_file():
         raise DataError(path, None, "no such file. Check the path")
@@ -462,7 +473,9 @@ def _match_dimensions(
 
 
 def to_file_name(name: str) -> str:
-    """Returns ``name`` as a file name, with unsuitable characters escaped as in a URL."""
+    """Returns ``name`` as a file name. Unsuitable characters are escaped as in a URL, such as
+    ``%2F``
+    for a slash."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):
         return "%2E" + quoted[1:]

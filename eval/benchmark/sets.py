@@ -24,6 +24,7 @@ class BenchmarkSet:
     """The labelled dialogues or turns of one set.
 
     Attributes:
+        rows: The labelled dialogues or turns that are judged.
         data: The set's name and a hash of its content, such as ``fed@3f2a...``.
         dimensions: Dimension of the set -> the judges' usual name for it.
         level: What is judged: the ``dialogue``, or its last ``turn``.
@@ -46,8 +47,10 @@ class SetJudgements:
     Attributes:
         judge: The judge's name.
         signature: The judge's name, version and settings as text.
+        judgements: The judgements, in any order.
         names: Dimension of the set -> the judge's name for it.
-        scales: The judge's name of a dimension -> (lowest, highest) score. Unknown ones are absent.
+        scales: The judge's name of a dimension -> (lowest, highest) score. A dimension with an
+            unknown scale is absent.
     """
 
     judge: str
@@ -61,11 +64,11 @@ def load_set(config: SetConfig) -> BenchmarkSet | str:
     """Loads the set that ``config`` describes.
 
     Returns:
-        The set. If it is optional and its data is missing: a message that says why.
+        The set, or a message that says why its data is missing if the set is optional.
 
     Raises:
-        SourceError: The data is missing.
-        DataError: A file cannot be read.
+        SourceError: The data is missing, and the set is not optional.
+        DataError: A file cannot be read, and the set is not optional.
         ConfigError: No row is left, or a dimension has no label.
     """
     from medal_judges.data_prep.sources.registry import load_rows
@@ -151,11 +154,14 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
 def judgements_from_labels(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> SetJudgements:
-    """Converts the labels that the model ``labeller`` gave to ``rows`` to judgements, so that the
-    model is evaluated like a judge.
+    """Returns the labels that the model ``labeller`` gave to ``rows`` as judgements, so that the
+    model
+    is evaluated like a judge.
 
     Args:
         config: The set, which names the dimensions.
+        rows: The rows of the set.
+        labeller: The name of a model, such as ``gpt-4.1``.
 
     Raises:
         ConfigError: No row has such labels.
@@ -211,5 +217,5 @@ def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:
-    """Returns 12 hex digits that identify the content of ``rows`` in any order."""
+    """Returns 12 hex digits that identify the content of ``rows``, whatever their order."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))

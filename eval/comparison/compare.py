@@ -64,6 +64,9 @@ def compare(
         reading: Counts unreadable rows.
         progress: Called with the number of chats judged since its last call.
 
+    Returns:
+        The means of all systems and their pairwise differences, with p-values.
+
     Raises:
         MedalError: There is only one system, files were scored by different judges, or no label
             fits a dialogue.
@@ -260,13 +263,17 @@ class _SystemComparer:
     def compare_systems(
         self, scale: Dimension, bad: BadScoreLimit | None
     ) -> ComparedOn:
-        """Returns the means and pairwise differences of all systems on one dimension. P-values are
-        not yet corrected.
+        """Compares all systems (chatbots or versions) on one dimension. P-values are not yet
+        corrected
+        for multiple tests.
 
         Args:
             scale: The dimension.
-            bad: The limit beyond which a score is bad: the systems' shares of bad scores are
-                compared. None: their mean scores are compared.
+            bad: The limit beyond which a score is bad, to compare the systems' shares of bad
+                scores. None to compare their mean scores.
+
+        Returns:
+            The means (or shares) and the pairwise differences.
         """
         scores = self.systems.scores[scale.name]
         people = self.labels.get(scale.name)

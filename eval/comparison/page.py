@@ -100,9 +100,10 @@ def _sections(
 
 
 def short_table(comparison: SystemComparison) -> Table:
-    """Returns the table for the terminal.
+    """Returns the table for the terminal, of at most 3 rows.
 
-    Two systems are compared on all dimensions, three or more only on the first dimension.
+    With two systems, it has a row for each dimension and the difference. With three or more, it has
+    a row for each system, on the first dimension.
     """
     first = comparison.results[0]
     rows: list[Row] = []

@@ -28,15 +28,18 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """The mean score of one system (chatbot or version) on one dimension, or its share of bad
-    scores (worse than a limit).
+    """The mean score of one system (chatbot or version) on one dimension. If a limit for bad scores
+    is
+    set, the share of scores beyond it.
 
     Attributes:
+        system: The name of the system.
         n: The number of scored dialogues.
         unscored: The number of dialogues without a score.
         labelled: The number of scored dialogues with human labels.
         judge: The mean (or share) by the judge alone, over all scored dialogues.
-        people: The mean human label over the labelled dialogues, None without labels.
+        people: The mean human label (or share of bad labels) over the labelled dialogues, None
+            without labels.
         corrected: The mean (or share) over all scored dialogues, corrected by the human labels.
             None without enough labels.
     """
@@ -60,6 +63,8 @@ class PairResult:
     """The difference between two systems (chatbots or versions) on one dimension.
 
     Attributes:
+        first: The name of the first system.
+        second: The name of the second system.
         difference: The mean of ``first`` minus the mean of ``second``, by the judge alone and
             corrected with human labels.
         tested: The difference that is reported: the corrected one, or without enough labels the
@@ -78,7 +83,7 @@ class PairResult:
 
     @property
     def is_apart(self) -> bool:
-        """Returns whether the difference is significant at 5%."""
+        """Returns whether the difference of the two systems is significant at 5%."""
         p_value = self.tested.p_value
         return p_value is not None and p_value < LEVEL
 
@@ -97,12 +102,13 @@ class ComparedOn:
     """The comparison of all systems (chatbots or versions) on one dimension.
 
     Attributes:
-        dimension: The dimension's name. If shares of bad scores are compared, the limit too:
-            ``overall below 1.5``.
+        dimension: The dimension's name, such as ``overall``. If shares of bad scores are compared,
+            it includes the limit: ``overall below 1.5``.
         good: Whether the ``low`` or the ``high`` end of the scale is good.
         systems: The mean of each system with scores, the best system first.
         pairs: The difference of each pair of systems.
-        basis: ``people``: human labels correct the judge. ``judge``: the judge alone.
+        basis: ``people`` if human labels correct the judge, ``judge`` if the means are the judge's
+            alone.
         tolerance: Two means that differ by less than this are equal.
         is_share: Whether the means are shares of dialogues, on [0, 1].
         uncorrected: Why human labels do not correct the judge. Empty if they do, or if there are no
@@ -124,8 +130,8 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored: ``overall`` if shares of scores
-        in ``overall below 1.5`` are compared."""
+        """Returns the name of the dimension that the judge scored, without a limit for bad scores:
+        ``overall`` for ``overall below 1.5``."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
@@ -160,8 +166,12 @@ class ComparedOn:
         return f"{self.headline_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Formats the difference ``estimate`` with its interval. A share is in percentage
-        points."""
+        """Returns a difference with its interval as text. A difference of shares is in percentage
+        points.
+
+        Args:
+            estimate: The difference, with or without an interval.
+        """
         if self.is_share:
             return estimate_text(Share(estimate, signed=True))
         return estimate_text(estimate)
@@ -173,9 +183,11 @@ def name_in_words(dimension: str) -> str:
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns two phrases: which system of ``pair`` is better, and by how much.
+    """Returns two phrases: which system of ``pair`` is better, and by how much, such as ``("new is
+    better than old", " by 1.72")``.
 
     Args:
+        pair: The difference of two systems.
         result: The comparison that ``pair`` belongs to.
     """
     estimate, first, second = pair.estimate, pair.first, pair.second
@@ -203,8 +215,8 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns a phrase on which dialogues of two systems were compared, such as ``paired, 40
-    contexts``: on 40 contexts (such as scenes) that both systems share."""
+    """Returns a phrase on how the dialogues of two systems were paired, such as ``paired, 40
+    contexts``. A context is what dialogues of both systems share, such as a scene."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -223,9 +235,10 @@ class SystemComparison:
 
     Attributes:
         systems: The names of the systems.
-        results: One entry for each dimension. With limits for bad scores, one more for each limit,
-            on the shares of bad scores.
-        comparisons: The number of p-values of means that are corrected together by Holm's method.
+        results: One entry for each dimension that the judge scored, and one for each limit for bad
+            scores, which compares the shares of bad scores.
+        comparisons: The number of differences of mean scores whose p-values are corrected together
+            by Holm's method.
         judge: The judge's name, version and settings as text.
         notes: Warnings, such as missing labels and scores.
         facts: (name, value) pairs on how the comparison was made.
@@ -246,8 +259,11 @@ class SystemComparison:
         return list(dict.fromkeys(result.judged_dimension for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:
-        """Returns the comparison on ``dimension``: a name such as ``overall``, or ``overall below
-        1.5`` for the share of bad scores.
+        """Returns the comparison on one dimension.
+
+        Args:
+            dimension: The name of a dimension, such as ``overall``. For the share of bad scores,
+                with the limit: ``overall below 1.5``.
 
         Raises:
             KeyError: The dimension was not compared.
@@ -282,13 +298,13 @@ def gate_verdicts(
         options: The margins (``fail_if_worse``, ``fail_if_more_bad``) and ``min_coverage``.
 
     Returns:
-        (name, verdict, message) for each margin, dimension and system. ``failed``: the 95% interval
-            of the loss is wholly above the margin. ``passed``: it is wholly below. Otherwise
-            ``undecided``.
+        (name, verdict, message) for each margin, dimension and system. The verdict is ``failed`` if
+        the 95% interval of the loss is wholly above the margin, ``passed`` if no part of it is
+        above, otherwise ``undecided``.
 
     Raises:
         CoverageError: Too few dialogues are scored.
-        MedalError: A difference has no interval.
+        MedalError: A difference has no interval, or no dimension has scores of both systems.
     """
     first = comparison.systems[0]
     checked: list[Checked] = []
@@ -316,8 +332,13 @@ def gate_verdicts(
 
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
-    """Returns at most two lines for the terminal: the worst of the verdicts ``checked``, and how
-    many more passed, failed or are undecided."""
+    """Returns at most two lines for the terminal: the message of the worst verdict, and the counts
+    of
+    all other verdicts.
+
+    Args:
+        checked: (name, verdict, message) of each gate, as ``gate_verdicts`` returns them.
+    """
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
     lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]

@@ -119,8 +119,9 @@ class CompareOptions(Config):
     @property
     def columns(self) -> list[str]:
         """Returns the names of the columns to read: of the system, of the context that systems
-        share (such as ``scene``), and of the cluster whose rows vary together (such as ``user``).
-        """
+        share
+        (such as ``scene``), and of the cluster whose rows vary together (such as ``user``). Options
+        that are not set are left out."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
@@ -151,13 +152,13 @@ class Systems:
     """The dialogues of all systems (chatbots or versions) with their scores.
 
     Attributes:
-        frame: A table with a row for each dialogue: system, id, turn (index of the last judged
-            turn), chat (hash of the text), and further columns such as context.
+        frame: A table with a row for each dialogue. Its columns are system, id, turn (index of the
+            last judged turn), chat (hash of the text), and those that the options name.
         judge: The judge's name, version and settings as text.
         dimensions: Dimension name -> dimension.
         scores: Dimension name -> scores [rows], averaged over a dialogue's judged turns, NaN if
             unscored.
-        unnamed: The number of skipped dialogues, which name no system.
+        unnamed: The number of dialogues that are skipped because they name no system.
     """
 
     frame: DataFrame
@@ -177,7 +178,7 @@ def read_or_score_systems(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Systems:
-    """Reads the scores of every system, or scores its chats.
+    """Reads the files of all systems. Files of chats are scored first.
 
     With ``options.out``, scores are stored in that folder, and an earlier run is resumed.
 
@@ -188,7 +189,8 @@ def read_or_score_systems(
         progress: Called with the number of chats judged since its last call.
 
     Raises:
-        MedalError: Files were scored by different judges, or there are fewer than two systems.
+        MedalError: Files were scored by different judges, no dialogue has a score, or there are
+            fewer than 2 or more than 100 systems.
         ConfigError: ``options`` name a judge, but all files hold scores.
     """
     import pandas

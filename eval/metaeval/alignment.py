@@ -34,7 +34,7 @@ class Aligned:
         ratings: [rows, annotators] human ratings, NaN if not given.
         people: [rows] mean of each row of ``ratings``.
         judge: [rows] the judge's scores of the same dialogues or turns.
-        total: The number of rows with a label, scored or not.
+        total: The number of rows with a label, including those without a score.
     """
 
     facts: pd.DataFrame
@@ -49,7 +49,7 @@ class Aligned:
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
     def select_rows(self, indices: Rows) -> Aligned:
-        """Returns a copy with only the rows at the positions ``indices``."""
+        """Returns a copy with only the rows at the positions ``indices``, in their order."""
         return Aligned(
             self.facts.iloc[indices],
             self.ratings[indices],
@@ -59,8 +59,14 @@ class Aligned:
         )
 
     def select_common_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
-        """Returns ``self`` and ``second`` (the scores of another judge), both limited to the rows
-        that both judges scored."""
+        """Returns two copies with only the rows that both judges scored.
+
+        Args:
+            second: The same labels with the scores of another judge.
+
+        Returns:
+            The rows of ``self``, and the rows of ``second`` in the same order.
+        """
         common = self.facts.index.intersection(second.facts.index, sort=False)
         first_part = self.select_rows(self.facts.index.get_indexer(common))
         return first_part, second.select_rows(second.facts.index.get_indexer(common))
@@ -74,8 +80,10 @@ class Joined:
         rows: The labelled dialogues or turns.
         judgements: One for each row, None if the row was not judged.
         numbers: The position of each row in the set.
-        scales: The judge's dimension -> (lowest, highest) score. Unknown ones are absent.
-        notes: Sentences on rows that were left out, or matched by id without a check of the text.
+        scales: The judge's dimension -> (lowest, highest) score. A dimension with an unknown scale
+            is absent.
+        notes: Warnings on rows that were left out, and on rows whose text could not be compared
+            with the judged text.
     """
 
     rows: Sequence[LabelledDialogue]
@@ -85,7 +93,8 @@ class Joined:
     notes: Sequence[str] = ()
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns human labels and judge's scores of the rows that have both.
+        """Returns the human labels and the judge's scores on one dimension, of the rows that have
+        both.
 
         Args:
             dimension: The dimension of the labels.

@@ -67,11 +67,13 @@ class JudgePair:
 
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
-    """Returns three tables of differences between judges: of correlations on graded dimensions, of
-    F1 on issues (binary dimensions), and of McNemar's test on issues.
+    """Returns three tables of differences between pairs of judges on the rows that both scored.
+
+    The first has differences of correlations on graded (not binary) dimensions. The second has
+    differences of F1 on issues (binary dimensions). The third has McNemar's test on issues.
 
     Args:
-        evaluations: The results of all judges on all sets.
+        evaluations: The results of all judges on all sets. Those with low coverage are left out.
     """
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
@@ -184,8 +186,8 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of correlations averaged over the graded dimensions of each set, with a row
-    for each judge and set (ORALIS, section 3.1).
+    """Returns a table of correlations averaged over the graded (not binary) dimensions of each set,
+    with a row for each judge and set (ORALIS, section 3.1).
 
     Args:
         rows: The results of all judges.

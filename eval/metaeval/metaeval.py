@@ -35,10 +35,10 @@ class LanguageResult:
     Attributes:
         n: The number of dialogues.
         metrics: Metric, such as ``spearman`` -> estimate.
-        ceiling: Metric -> human ceiling (agreement of one annotator with the others). Holds only
-            the metric by which judges are ranked.
-        like_for_like: Metric -> the judge's agreement with the same annotators as in ``ceiling``.
-            Holds only the metric that ``ceiling`` holds.
+        ceiling: Human ceiling (agreement of one annotator with the others): metric -> estimate,
+            only of the metric that ranks judges.
+        like_for_like: The judge's agreement with the same annotators as in ``ceiling``: metric ->
+            estimate, of the same metric.
     """
 
     n: int
@@ -67,8 +67,7 @@ class ResultRow:
         ceiling_rows: The number of dialogues or turns with two ratings or more, from which
             ``ceiling`` is computed.
         languages: Language -> its metrics.
-        clusters: What rows share that are not independent, such as ``conversation``. Intervals
-            allow for it.
+        clusters: The unit of the clusters that intervals are computed by, such as ``conversation``.
         min_coverage: If the share ``scored / n`` is lower, pages show no metric.
     """
 
@@ -110,8 +109,8 @@ class JudgedRows:
     """The results of a judge on a set and dimension, and the data they are computed from.
 
     Attributes:
-        row: The metrics.
-        aligned: The labels and scores.
+        row: The metrics and the human ceiling.
+        aligned: The human labels and the judge's scores.
     """
 
     row: ResultRow
@@ -151,8 +150,8 @@ def evaluate(
     """Measures the agreement of a judge with the human labels of ``rows``, on each dimension.
 
     Args:
-        judge: A judge, which then scores the rows. Or its judgements, or the rows with judgements
-            that ``join_rows`` returns.
+        judge: A judge, which scores the rows first. Or its judgements of the rows. Or the return
+            value of ``join_rows``.
         rows: The labelled dialogues or turns of a set.
         dimensions: Name of a label -> the judge's name for it (default: equal names).
         only: Names of metrics, such as ``spearman`` (default: all, with human ceilings).
@@ -234,12 +233,14 @@ def _score_and_join(
 
 
 def measure_rank_agreement(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Measures how well each judge ranks chatbots, on each set and dimension with 3 chatbots or
-    more.
+    """Measures how well each judge ranks chatbots as people do, by mean scores and mean labels.
 
     Args:
-        evaluations: The results of judges on sets and dimensions. Results with low coverage are
-            skipped.
+        evaluations: The results of judges on sets and dimensions.
+
+    Returns:
+        One entry for each result. Results with low coverage, or with fewer than 3 chatbots of 5
+        scored dialogues, are left out.
     """
     agreements = []
     for judged_rows in evaluations:

@@ -70,7 +70,8 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Registers ``function`` as a metric of all later evaluations, under its name. A decorator.
+    """Registers ``function`` as a metric of all later evaluations, under its own name. Returns it
+    unchanged, to be used as a decorator.
 
     Args:
         function: Takes labels and scores, each of shape [rows], and returns a number.
@@ -108,7 +109,7 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
 def compute_metrics(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
-    """Measures the agreement of a judge with human labels.
+    """Computes the metrics of a judge's agreement with human labels.
 
     Args:
         aligned: The labels and scores.
@@ -117,7 +118,7 @@ def compute_metrics(
         intervals: Whether to compute confidence intervals.
 
     Returns:
-        Metric -> estimate.
+        Metric -> estimate. An undefined metric has a reason instead of a value.
     """
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
@@ -181,10 +182,11 @@ def _make_statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Stati
 
 
 def not_classifiable_reason(score: Floats, ratings: Floats) -> str | None:
-    """Returns why F1 and similar metrics cannot be computed. None if they can.
+    """Returns why F1 and similar metrics cannot be computed: there is no label, or a score is not a
+    probability. Returns None if they can be computed.
 
     Args:
-        score: [rows] scores, which must be probabilities that an issue is present.
+        score: [rows] scores.
         ratings: [rows, annotators] labels 0 or 1, NaN if not given.
     """
     if not np.isfinite(ratings).any():
@@ -235,9 +237,12 @@ def classification_statistic(score: Floats, ratings: Floats) -> Statistic:
 def count_right_alone(
     first: Values, second: Values, ratings: Values
 ) -> tuple[int, int]:
-    """Returns on how many rows the first judge is right and the second wrong, and the reverse.
+    """Returns the number of rows on which only the first judge is right, and the number on which
+    only
+    the second is.
 
-    A judge is right if it agrees with most annotators.
+    A judge is right if it agrees with most annotators. Rows on which annotators are split evenly do
+    not count.
 
     Args:
         first: [rows] probabilities of label 1 by the first judge.
@@ -334,7 +339,8 @@ def ceiling_estimates(
         kind: The kind of the dimension, such as ``binary``.
         clusters: Groups of rows, such as conversations. The jackknife leaves out one at a time.
         names: Names of metrics (default: all that have a ceiling).
-        judge: [rows] scores that replace the annotator's ratings. None: the ratings are used.
+        judge: [rows] scores to use in place of the one annotator's ratings. None to use the
+            ratings.
 
     Returns:
         Metric -> estimate.
@@ -358,7 +364,8 @@ def ceiling_statistic(
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
     """Returns a function that computes on weighted rows how well one annotator (or ``judge``)
-    agrees with the other annotators.
+    agrees
+    with the other annotators.
 
     Correlations are with the mean rating of the other annotators. F1, precision, recall and
     accuracy are averaged over ordered pairs of annotators (MEDAL, Figure 5).
@@ -366,12 +373,13 @@ def ceiling_statistic(
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
-        judge: [rows] scores that replace the annotator's ratings. None: the ratings are used.
+        judge: [rows] scores to use in place of the one annotator's ratings. None to use the
+            ratings.
         names: Names of correlations to compute. Unused on a binary dimension.
 
     Returns:
         A function from row weights [samples, rows] to metric -> values [samples]. None if no two
-            annotators can be compared.
+        annotators can be compared.
     """
     if kind == "binary":
         parts = list(_statistics_by_pair(ratings.numbers, judge))
@@ -474,8 +482,8 @@ def ratings_by_annotator(
         ratings: [rows, positions] ratings in the order of each row's label list.
 
     Returns:
-        The ratings [rows, annotators] and the annotators' names. ``ratings`` unchanged and no names
-            if a row does not name its annotators, or if a model labelled it.
+        The ratings [rows, annotators] and the annotators' names. If a row does not name its
+        annotators, or a model labelled it, ``ratings`` unchanged and an empty list.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, ratings, strict=True):

@@ -41,13 +41,15 @@ Verdict = Literal["passed", "failed", "undecided"]
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The estimates of one group of chats: the mean of each graded dimension, and the share of
-    chats with each issue.
+    chats
+    with each issue.
 
     Attributes:
         name: The group or period, such as ``v2`` or ``2026-03``.
         rows: The number of rows (dialogues or judged turns) in the group.
         by_judge: Dimension -> estimate from the judge's scores alone.
-        corrected: Dimension -> estimate from the judge's scores, corrected by human labels.
+        corrected: Dimension -> estimate from the judge's scores, corrected by human labels. Empty
+            without labels.
         differences: Dimension -> the group's estimate minus the estimate of all other rows, with
             p-values corrected by Holm's method.
     """
@@ -89,7 +91,7 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Returns the estimates of all rows, of each period, and of groups.
+    """Estimates means and shares of all rows, of each period, and of groups.
 
     Args:
         scores: The judgements of the chats.
@@ -123,10 +125,12 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Estimates the mean score on the dimension ``name`` by the judge alone. For an issue, the
-    share of rows that have it.
+    """Estimates the mean score on the dimension ``name`` by the judge alone. For an issue (a binary
+    dimension), estimates the share of rows that have it.
 
     Args:
+        scores: The judgements of the chats.
+        name: The dimension.
         rows: A mask [rows] of the rows to use. Unscored rows are left out.
     """
     numbers = scores.values(name)
@@ -151,9 +155,11 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     """Estimates the mean human label of the dimension ``name``, from the scores of all rows and the
-    labels of some. For an issue, the share of rows that have it.
+    labels of some. For an issue (a binary dimension), estimates the share of rows that have it.
 
     Args:
+        scores: The judgements of the chats, with human labels of the dimension.
+        name: The dimension.
         rows: A mask [rows] of the rows to use. Unscored rows are left out.
     """
     rows = rows & np.isfinite(scores.scores[name])
@@ -273,7 +279,7 @@ class GateResult:
     Attributes:
         gate: The gate.
         verdict: ``passed``, ``failed``, or ``undecided`` if the limit is inside the interval.
-        text: The verdict as a message.
+        text: A message with the estimate, the limit and the verdict.
     """
 
     gate: Gate
@@ -290,6 +296,7 @@ def decide_gates(
     """Returns the verdict on each of ``gates`` (limits on means or shares).
 
     Args:
+        gates: The limits. One on ``bad`` applies to each share of bad scores.
         scores: The judgements of the chats.
         estimates: Dimension -> estimate with interval.
         min_coverage: The share of rows that must be scored, on [0, 1].

@@ -24,7 +24,8 @@ class Gate:
 
     Attributes:
         side: ``under`` if values below ``limit`` fail, ``over`` if values above it fail.
-        dimension: The name of the dimension.
+        dimension: The name of the dimension, or ``bad`` for all shares of bad scores.
+        limit: The limit, on the scale of the dimension.
         label: The gate's name in reports (default: the command-line option).
     """
 
@@ -42,7 +43,8 @@ class Gate:
         """Returns the gate that ``text``, such as ``overall=3.5``, describes.
 
         Args:
-            side: ``under``: values below the limit fail. ``over``: values above the limit fail.
+            side: ``under`` if values below the limit fail, ``over`` if values above it fail.
+            text: A dimension and its limit.
 
         Raises:
             ConfigError: The text is not DIMENSION=NUMBER.

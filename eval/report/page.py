@@ -83,7 +83,8 @@ def report_page(
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
-        worst: Candidates for the worst chats shown. The page leaves some out, for variety.
+        worst: Candidates for the worst chats, the worst first. The page shows at most a third of
+            them, chosen for different reasons.
         facts: (name, value) pairs on how the page was made.
     """
     worst = choose_varied_chats(worst, worst_count(scores))

@@ -46,7 +46,8 @@ class Reason:
     Attributes:
         mechanism: A general reason, by which chats are grouped, such as ``says little``.
         text: The reason with the details of this chat.
-        turn: The index of the turn that cost most, None if the judge does not say.
+        turn: The index of the turn that worsened the score most. None if the judge gives no
+            contributions of turns, or no turn worsened the score.
     """
 
     mechanism: str
@@ -55,8 +56,10 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat has its score: the judge's explanation. If there is none, the property of
-    a turn (such as few words) that lowered the score most.
+    """Returns why a chat has its score.
+
+    The reason is the judge's explanation. Without an explanation, it is the property of a turn
+    (such as few words) that worsened the score most.
 
     Args:
         judgement: The judgement of the chat.

@@ -61,14 +61,15 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 @dataclass(frozen=True, slots=True)
 class Report:
     """The scores, estimates, verdicts and worst chats of ``medal report``, as ``make_report``
-    returns them.
+    returns
+    them.
 
     Attributes:
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
-        worst: Candidates for the worst chats, the worst first. The page leaves some out, for
-            variety.
+        worst: Candidates for the worst chats, the worst first. The page shows at most a third of
+            them, chosen for different reasons.
         page: The path of the page, None if no page was written.
     """
 
@@ -80,7 +81,8 @@ class Report:
 
 
 def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
-    """Reads scores, estimates means and shares, checks limits and finds the worst chats.
+    """Reads scores, estimates means and shares, checks limits and finds the worst chats. Writes the
+    page and the JUnit file that ``options`` name.
 
     Args:
         options: The files to read, the groups and limits, and the files to write (``out``,
@@ -166,8 +168,9 @@ def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str
 
 
 def print_report(report: Report) -> None:
-    """Prints a summary of ``report``: the answer, one table, frequent reasons, gates and the page's
-    path."""
+    """Prints a summary of ``report``: the main result, one table, frequent reasons of the worst
+    chats,
+    verdicts on limits, and the page's path."""
     scores, estimates = report.scores, report.estimates
     head = [
         headline_sentence(scores, estimates),

@@ -54,8 +54,8 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """Returns how much each turn raised or lowered the score [turns]. Empty if the judge does
-        not say."""
+        """Returns how much each turn raised or lowered the score, one number for each of ``turns``.
+        Empty if the judge gives no contributions."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -71,10 +71,10 @@ def distance_from_good_end(scores: Scores, name: str) -> Floats:
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is, [rows] on [0, 1], NaN if unscored.
+    """Returns how bad each row is [rows], from 0 (good) to 1 (bad), NaN if unscored.
 
-    It is computed from the main dimension (``overall``), or if there are only issues, from the mean
-    over all issues.
+    It is computed from the main dimension, such as ``overall``. If the judge scores only issues, it
+    is the mean over all issues.
     """
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
@@ -105,7 +105,7 @@ def collect_worst_candidates(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns candidates for the worst chats of a page, the worst first: three times as many as the
+    """Returns candidates for the worst chats of a page, the worst first, three times as many as the
     page shows.
 
     Args:
@@ -145,10 +145,14 @@ def collect_worst_candidates(
 
 
 def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Chooses ``count`` of ``chats``, of which at most 40% have the same reason.
+    """Returns ``count`` of ``chats`` in their order, of which at most 40% have the same reason.
 
-    The limit does not hold for reasons that name no property of a turn, or if too few chats are
-    left.
+    More than 40% may have the same reason if there are too few other chats, or if the reason is
+    general, such as ``the bot never answers``.
+
+    Args:
+        chats: Candidates, the worst first.
+        count: The number of chats to choose. Fewer are returned if there are fewer candidates.
     """
     sizes: Counter[str] = Counter()
     order = []
@@ -196,8 +200,8 @@ def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]
 
 
 def worst_sheet(scores: Scores, chats: Sequence[WorstChat]) -> Sheet:
-    """Returns the columns and rows of worst.csv: for each of ``chats`` its score, its columns (such
-    as ``version``), and the turn that lowered the score most."""
+    """Returns the columns and rows of worst.csv. Each of ``chats`` has a row with its score, its
+    columns (such as ``version``), and the turn that lowered the score most."""
     names = [name for name in scores.columns if name != "has_chat"]
     columns = ["id", "judged_turn", "dimension", "score", "low", "high", *names]
     rows = []

@@ -24,7 +24,8 @@ THRESHOLDS: tuple[str, ...] = option(
 
 @dataclass(frozen=True, slots=True)
 class BadScoreLimit:
-    """A limit beyond which a score is bad: with ``overall below 1.5``, every score below 1.5.
+    """A limit beyond which a score is bad: with ``overall below 1.5``, every score below 1.5 is
+    bad.
 
     Attributes:
         scale: The dimension of the scores. If its high end is good, scores below ``threshold`` are
@@ -47,8 +48,8 @@ class BadScoreLimit:
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
-        """Returns 1 for each bad score, 0 for each other score, and NaN for NaN, as an array like
-        ``scores``."""
+        """Returns whether each score is bad, as an array of the same shape: 1 if bad, 0 if not, NaN
+        for NaN."""
         sign = {"high": 1, "low": -1}[self.scale.good]
         is_bad = sign * (self.threshold - scores) > self.scale.tolerance
         return np.where(np.isfinite(scores), is_bad, math.nan)
@@ -99,6 +100,8 @@ def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
     """Raises ConfigError if the dimension ``name`` is not among ``names``.
 
     Args:
+        name: The dimension that a user typed.
+        names: The existing dimensions.
         where: The beginning of the error message, such as ``--bad overall=1.5:``.
     """
     names = list(names)

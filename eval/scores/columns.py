@@ -126,11 +126,12 @@ def row_keys(frame: DataFrame) -> list[ScoreKey]:
 
 
 def parse_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each of ``texts``, such as ``2026-03-14``, and the list of all periods
-    from the first to the last.
+    """Returns the period of each time in ``texts``, such as ``2026-03-14``, and the names of all
+    periods from the first to the last.
 
     Args:
-        texts: ISO 8601 times, or seconds or milliseconds since 1970. Other texts have no period.
+        texts: ISO 8601 times, or seconds or milliseconds since 1970. Other texts have no period
+            (NaN).
         unit: The length of a period. A week is named after its Monday.
 
     Raises:

@@ -24,8 +24,12 @@ _ENDING = re.compile(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z")
 
 
 def count_skipped_lines(scores: Path) -> int:
-    """Returns how many input lines ``medal score`` could not read when it wrote the file
-    ``scores``."""
+    """Returns how many input lines ``medal score`` could not read.
+
+    Args:
+        scores: The file of scores that it wrote. The unread lines are in a file beside it, such as
+            scores.skipped.jsonl.
+    """
     path = scores.with_name(f"{_ENDING.sub('', scores.name)}.skipped.jsonl")
     if not path.is_file():
         return 0
@@ -60,6 +64,7 @@ def read_score_frame(files: Sequence[Path]) -> DataFrame:
 
     Raises:
         ConfigError: The first line of a file has no scores.
+        MedalError: Two files judge the same dialogue or turn, or define a dimension differently.
     """
     for path in files:
         if path.is_file() and path.stat().st_size and not holds_judgements(path):

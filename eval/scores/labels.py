@@ -58,7 +58,8 @@ def match_labels(
 
     Raises:
         MedalError: Many labels have the id of a score but another text.
-        ConfigError: ``medal curate`` selected the labelled dialogues, so they are no random sample.
+        ConfigError: The labelled dialogues were selected by ``medal curate``, so they are not a
+            random sample.
     """
     if any("curation" in label.extra for label in labels):
         raise ConfigError(
@@ -86,14 +87,17 @@ def match_labels(
 def mean_labels_by_dimension(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns dimension -> mean human labels [size] on the judge's scale, one for each score, NaN
-    without a label.
+    """Returns the mean human label of each score, on the judge's scale.
 
     Args:
         matched: The labels with the indices of their scores.
         size: The number of scores.
         dimensions: Dimension name -> the judge's dimension.
         file: The name of the labels' file, for errors.
+
+    Returns:
+        Dimension name -> mean labels [size], NaN without a label. A dimension without any label is
+        absent.
 
     Raises:
         DataError: No label is of one of the dimensions, or a label is outside the judge's scale.
@@ -121,15 +125,19 @@ def mean_labels_by_dimension(
 
 
 def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) -> None:
-    """Adds the mean human label of each row to ``scores``, and notes on labels that fit no row.
+    """Adds the mean human label of each row to ``scores.people``, and warnings on missing labels to
+    ``scores.notes``.
 
     Args:
+        scores: The judgements of the chats.
         labels: Labelled dialogues or turns, which are matched with rows by id, text and turn.
         file: The name of the labels' file, for notes and errors.
 
     Raises:
         DataError: No row or dimension is both judged and labelled, or a label is outside its scale.
         MedalError: Many labels have the id of a row but another text.
+        ConfigError: The labelled dialogues were selected by ``medal curate``, so they are not a
+            random sample.
     """
     matched = match_labels(
         scores.frame,

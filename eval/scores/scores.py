@@ -79,7 +79,7 @@ class Scores:
 
     @property
     def is_scored(self) -> Mask:
-        """Returns a mask [rows] of the rows with a score in every dimension."""
+        """Returns a mask [rows] that is True for rows with a score in every dimension."""
         if not self.dimensions:
             return np.zeros(self.rows, dtype=bool)
         return np.asarray(np.isfinite(list(self.scores.values())).all(axis=0))
@@ -91,14 +91,16 @@ class Scores:
 
     @property
     def signatures(self) -> dict[str, int]:
-        """Returns the judge's name, version and settings as text -> the number of rows. Versions
-        may differ."""
+        """Returns the signature (the judge's name, version and settings as text) -> the number of
+        its
+        rows. There are several if the version changed."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
     def failures_text(self) -> str:
-        """Returns the three most frequent reasons why rows are unscored, with counts: ``12 ×
-        timeout``."""
+        """Returns the three most frequent reasons why rows are unscored, with counts, such as ``12
+        ×
+        timeout; 3 × no answer``."""
         failures = self.frame["failure"][~self.is_scored].fillna("no reason given")
         counts = failures.value_counts()[:3]
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
@@ -116,14 +118,15 @@ class Scores:
 
     @property
     def graded_names(self) -> list[str]:
-        """Returns the names of the dimensions that are not binary, ``overall`` first."""
+        """Returns the names of the graded dimensions (those that are not binary), ``overall``
+        first."""
         names = [name for name in self.dimensions if not self.is_share(name)]
         return sorted(names, key=lambda name: name != HEADLINE)
 
     @property
     def headline(self) -> str | None:
-        """Returns the name of the main dimension: ``overall``, or otherwise the first graded
-        dimension. None if no dimension is graded."""
+        """Returns the name of the main dimension: ``overall``, or without it the first graded (not
+        binary) dimension. None if no dimension is graded."""
         return next(iter(self.graded_names), None)
 
     @property
@@ -145,18 +148,22 @@ class Scores:
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns a mask [rows] of the rows with a value of ``column``. For the column ``lang``,
-        also without the languages that the judge does not support."""
+        """Returns a mask [rows] that is True for rows with a value of ``column``. For the column
+        ``lang``, rows in a language that the judge does not support are False."""
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
         return np.asarray(is_read)
 
     def add_bad_score_dimensions(self, thresholds: Sequence[str]) -> None:
-        """Adds a binary dimension for each of ``thresholds``: with ``overall=1.5``, its value is 1
-        where the score is below 1.5.
+        """Adds a binary dimension of bad scores for each limit, to the scores and to human labels.
 
-        Human labels get the same dimension.
+        Args:
+            thresholds: Limits as the user types them: with ``overall=1.5``, the new dimension is 1
+                where the score is below 1.5.
+
+        Raises:
+            ConfigError: A dimension is unknown, or no score on its scale would be bad.
         """
         self.bad = parse_bad_score_limits(thresholds, self.dimensions)
         for name, bad in self.bad.items():
@@ -166,8 +173,9 @@ class Scores:
                 self.people[name] = bad.flags(self.people[bad.scale.name])
 
     def values(self, name: str) -> Floats:
-        """Returns the scores [rows] of the dimension ``name``, NaN if unscored. Probabilities of an
-        issue are rounded to 1 (present) or 0."""
+        """Returns the scores of the dimension ``name`` [rows], NaN if unscored. On a binary
+        dimension,
+        probabilities are rounded to 1 (issue present) or 0."""
         scores = self.scores[name]
         if self.is_share(name):
             return np.where(np.isfinite(scores), is_issue_present(scores) * 1.0, np.nan)

@@ -46,6 +46,12 @@ class TrialConfig(Config):
     texts: str | None = None
 
     def selects(self, check: str, group: str) -> bool:
-        """Returns whether the trial includes ``check``, by its name or by the name of its
-        ``group``. Without chosen checks, it includes all."""
+        """Returns whether the trial includes a check (an edit whose effect on the score is tested).
+        It
+        includes all if the setting ``checks`` is empty.
+
+        Args:
+            check: The name of the check, such as ``lower_case``.
+            group: The name of its group, such as ``attack``.
+        """
         return not self.checks or check in self.checks or group in self.checks

@@ -47,9 +47,8 @@ class Edit:
         group: How the score should react. ``same``: not change. ``no_gain``: not rise.
             ``must_fall``: fall. ``attack``: not change in the direction ``harm``.
         description: What is changed, in a sentence.
-        make: Takes a dialogue, a random generator and the conversation's name (whose own texts an
-            injection does not insert). Returns the edited dialogue and the one to compare it with,
-            or None if the edit is impossible.
+        make: Takes a dialogue, a random generator and the conversation's name. Returns the edited
+            dialogue and the one to compare it with, or None if the edit is impossible.
         harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for the
             group ``attack``.
     """
@@ -244,7 +243,8 @@ class TextInsertion(Config):
 
 
 def disguise(text: str, how: Hidden) -> str | None:
-    """Returns ``text`` hidden from a human reader. None if too few of its characters can be hidden.
+    """Returns ``text`` hidden from a human reader, or None if too few of its characters can be
+    hidden.
 
     Args:
         how: ``zero_width`` (invisible characters between letters), ``look_alike`` (Cyrillic or

@@ -56,7 +56,12 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge whose scores a trial tests before and after edits, and its name in the table."""
+    """A judge of a trial (a test of scores before and after edits).
+
+    Attributes:
+        name: The judge's name in the table and in file names.
+        judge: The judge.
+    """
 
     name: str
     judge: Judge
@@ -93,8 +98,8 @@ class TrialResult:
     Attributes:
         judge: The judge's name in the table.
         signature: The judge's name, version and settings as text.
-        quality: Names of the dimensions whose mean is the tested score, separated by commas:
-            ``overall``, or ``coherent, engaging``.
+        quality: The dimension whose score is tested, such as ``overall``. If there are several,
+            their mean is tested, and their names are separated by commas.
         version: The version of this package.
         seed: The seed of every random choice.
         data: A hash of all scored dialogues.
@@ -127,8 +132,8 @@ class TrialPlan:
 
     Attributes:
         edits: The edits that were made.
-        dialogues: Id -> dialogue: originals, edited versions, versions with harmless edits to
-            compare with, and translations.
+        dialogues: Id -> dialogue: originals, edited versions, controls (versions with harmless
+            edits, for comparison) and translations.
         originals: The number of dialogues before editing.
         pairs: A table with the columns check, conversation, lang, before and after. The last two
             are ids of dialogues.
@@ -244,8 +249,8 @@ def _choose_rows(
 
 @lru_cache(maxsize=1)
 def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
-    """Returns name -> language -> dialogue, for the conversations of
-    configs/trial/dialogues.yaml."""
+    """Returns the conversations of configs/trial/dialogues.yaml, as name -> language ->
+    dialogue."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
     for entry in parse_yaml(
@@ -353,8 +358,8 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean score of ``judgement`` over ``parts``, on a scale of 1 (poor) to 5 (good).
-    None if a dimension has no score.
+    """Returns the mean score of ``judgement`` over some dimensions, on a scale of 1 (poor) to 5
+    (good). Returns None if one of them has no score.
 
     Args:
         parts: The dimensions to average.
@@ -426,15 +431,18 @@ def _make_finding(
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
-    """Returns ``red`` if the score changed in a way that it should not, otherwise ``green``.
+    """Returns whether a score reacted to an edit as it should (``green``) or not (``red``).
 
-    A change is red only if its whole interval is beyond 0.1 points in the wrong direction. A score
-    that should fall is green only if the whole interval is below 0.
+    In the group ``must_fall``, green needs an interval wholly below 0. In all other groups, red
+    needs an interval wholly beyond 0.1 points in the wrong direction.
 
     Args:
-        group: How the score should react, such as ``must_fall``.
-        change: The mean change of the score with its interval, in points from 1 to 5.
-        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one.
+        group: How the score should react to the edit: ``same``, ``no_gain``, ``attack`` or
+            ``must_fall``.
+        change: The mean change of the score, in points from 1 to 5. Without an interval, its value
+            counts.
+        harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for
+            ``attack``.
     """
     assert change.value is not None
     low = change.value if change.low is None else change.low

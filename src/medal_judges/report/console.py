@@ -47,19 +47,23 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False) -> Console:
-    """Returns a console as wide as the terminal, or 100 columns wide without a terminal. If
-    ``stderr``, it prints on standard error."""
+    """Returns a console as wide as the terminal, or 100 columns wide without a terminal.
+
+    Args:
+        stderr: Whether to print on standard error, in place of standard output.
+    """
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """What a command prints: ``head``, ``tables``, ``notes`` and, at the end, ``foot``.
+    """The terminal output of a command, in four parts from top to bottom: ``head``, ``tables``,
+    ``notes`` and ``foot``.
 
     Attributes:
         tables: Tables, each with its title.
-        notes: Dimmed lines below the tables.
+        notes: Dimmed lines below the tables. Empty ones are left out.
         head: Lines above the tables, which are not wrapped.
         foot: Lines at the end, which are not wrapped.
     """
@@ -137,7 +141,9 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 
 class ProgressBar:
-    """Shows on standard error how many dialogues are finished, while its ``with`` block runs.
+    """A progress bar on standard error, shown while its ``with`` block runs, of how many dialogues
+    are
+    finished.
 
     Without a terminal, it prints a line every minute in place of a bar.
 
@@ -195,8 +201,9 @@ class ProgressBar:
 
 
 def hide_library_noise() -> None:
-    """Hides two known useless log messages of libraries and, without a terminal, progress bars of
-    the Hugging Face Hub.
+    """Hides two log messages of libraries that do not help a user. Without a terminal, also hides
+    the
+    progress bars of the Hugging Face Hub.
 
     It only works before transformers and huggingface_hub are imported.
     """

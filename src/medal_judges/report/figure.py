@@ -72,11 +72,11 @@ class Intervals:
         title: Title above the panel, shown if the figure has several panels.
         names: Names of the rows, from top to bottom.
         estimates: Value of each row with its interval, in the order of ``names``.
-        span: Lowest and highest value of the axis.
-        ceiling: Agreement among people (human ceiling), drawn as a diamond on each row. None for no
-            diamonds.
-        rings: For each row, a second value, drawn as a ring, or None for no ring. Empty for no
-            rings.
+        span: Lowest and highest value of the horizontal axis.
+        ceiling: The human ceiling (agreement among people), drawn as a diamond on each row. None
+            for no diamonds.
+        rings: A second value of each row, drawn as a ring. None for a row without a ring. Empty for
+            no rings.
     """
 
     title: str
@@ -136,8 +136,12 @@ class Figure:
 
 
 def axis_range(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
-    """Returns the lower and upper end of an axis that shows ``estimates`` and their intervals, with
-    a margin of ``share`` times its length on both sides."""
+    """Returns the lower and upper end of an axis that shows ``estimates`` and their intervals.
+
+    Args:
+        share: Margin on each side, as a share of the distance between the lowest and the highest
+            shown value.
+    """
     ends: list[float] = []
     for estimate in estimates:
         for end in (estimate.low, estimate.value, estimate.high):
@@ -171,7 +175,8 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
 
 
 def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Draws ``figure`` and returns the content of its files, such as ``{"svg": b"..."}``.
+    """Draws ``figure`` and returns the content of its files as format -> bytes, such as ``{"svg":
+    b"..."}``.
 
     Args:
         endings: Formats to return, some of ``png``, ``pdf`` and ``svg``.

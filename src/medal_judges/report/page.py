@@ -65,8 +65,8 @@ class Section:
         anchor: Name of the section in links, such as ``labels``.
         heading: Text above the section.
         blocks: Paragraphs, tables and figures of the section.
-        lead: Text below the heading. None to take the text called ``anchor`` from the template
-            leads.html.
+        lead: Text below the heading. None for the text that the template leads.html has under the
+            name ``anchor``.
         link: Shorter heading for the navigation. Empty for ``heading``.
     """
 
@@ -86,11 +86,12 @@ class Page:
         title: Title at the top of the page.
         subtitle: Text below the title.
         sections: Sections of the page.
-        leads: Package whose templates/leads.html has the texts below the headings. Empty for none.
+        leads: Python package whose templates/leads.html has the texts below the headings. Empty for
+            none.
         tables: File name -> table. ``{"scores": table}`` is written to tables/scores.csv.
         figures: File name -> figure. ``{"scores": figure}`` is written to figures/scores.png, .pdf
             and .svg.
-        record: Content of the JSON file. None for no JSON file.
+        record: Content of the JSON file, which has the name of the page. None for no JSON file.
         printout: What the command prints in the terminal. None for nothing.
     """
 
@@ -147,7 +148,7 @@ class Page:
 
 def print_and_write(page: Page, folder: Path | None) -> None:
     """Writes ``page`` to ``folder``, then prints its ``printout`` and the path of the page. If
-    ``folder`` is None, it only prints."""
+    ``folder`` is None, it only prints the ``printout``."""
     path = None
     if folder is not None:
         path = page.write(folder)
@@ -158,8 +159,13 @@ def print_and_write(page: Page, folder: Path | None) -> None:
 
 
 def render_template(package: str, template: str, **values: object) -> Markup:
-    """Returns HTML from the jinja template with the file name ``template`` in ``package``, filled
-    with ``values``."""
+    """Returns HTML from a jinja template. Values are escaped unless they are ``Markup``.
+
+    Args:
+        package: Python package with the folder ``templates``.
+        template: File name of the template, such as ``page.html``.
+        values: Variables of the template.
+    """
     return Markup(
         _template_environment(package).get_template(template).render(**values)
     )
@@ -202,12 +208,13 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
 
 
 def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
-    """Returns the role and text of each turn of ``dialogue``, shortened if the dialogue is very
-    long.
+    """Returns (role, text) of each turn of ``dialogue``, with long texts cut if the dialogue is
+    longer
+    than ``limit``.
 
     Args:
         limit: Maximum number of characters of the dialogue. In a longer one, each turn is cut at
-            ``limit`` divided by the number of turns.
+            ``limit`` divided by the number of turns, and says how many characters are missing.
     """
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:
@@ -229,10 +236,10 @@ def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
 
 
 def count_text(counts: Iterable[tuple[int, str]]) -> str:
-    """Returns numbers with their nouns in one text, such as ``2 judges · 1 set``.
+    """Returns counts with their nouns as one text, such as ``2 judges · 1 set``.
 
     Args:
-        counts: (number, noun in the singular) pairs.
+        counts: (number, noun in the singular) pairs. The plural gets an s.
     """
     texts = []
     for n, name in counts:

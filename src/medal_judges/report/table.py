@@ -84,8 +84,8 @@ class Table:
         note: Text below the table.
         headings: Row index -> heading above this row, such as ``{0: "German", 3: "English"}``. Rows
             below each heading are sorted separately.
-        last: What the last row is, if it stays last when a reader sorts: ``ceiling`` (agreement
-            among people) or ``total``. None if it is sorted too.
+        last: Kind of the last row if it stays last when a reader sorts the table: ``ceiling``
+            (agreement among people) or ``total``. None if the last row is like all others.
     """
 
     title: str
@@ -103,8 +103,9 @@ class Table:
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """Returns for each column whether it holds ``words`` or a ``number``, which determines its
-        alignment."""
+        """Returns ``words`` or ``number`` for each column, which determines its alignment. A column
+        is
+        ``words`` if it has a text."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -127,8 +128,11 @@ class Table:
 
 
 def csv_value(cell: object) -> object:
-    """Returns ``cell`` as a value for CSV, in full precision. An Estimate becomes ``value [low,
-    high]``, only its value if it has no interval, or ``undefined: REASON`` if it has no value."""
+    """Returns ``cell`` as a value for CSV, with all decimals.
+
+    An Estimate becomes ``value [low, high]``. Without an interval it becomes its value, and without
+    a value ``undefined: REASON``. Other types of cells become their value.
+    """
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
@@ -140,7 +144,7 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the number by which ``cell`` is sorted on the page, or its text if it has no
+    """Returns the value by which the page sorts ``cell``: its number, or its text if it has no
     number."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
@@ -151,9 +155,11 @@ def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
     """Writes a CSV file and returns its ``path``. Cells that a spreadsheet would run as formulas
-    are escaped.
+    are
+    escaped.
 
     Args:
+        path: File to write.
         columns: Names of the columns.
         rows: Cells of each row: plain values, or types such as Share. None becomes an empty cell.
     """
@@ -165,13 +171,15 @@ def write_csv(
 
 
 def slug(text: str) -> str:
-    """Returns ``text`` as a file name, such as ``mean-score`` for ``Mean (score)``. Only a-z and
-    0-9 are kept."""
+    """Returns ``text`` as a file name of a-z, 0-9 and dashes, such as ``mean-score`` for ``Mean
+    (score)``. A text without such characters becomes ``unnamed``."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """Returns a distinct file name of a-z, 0-9 and dashes for each of ``texts``."""
+    """Returns a distinct file name of a-z, 0-9 and dashes for each of ``texts``, such as ``mean``
+    and
+    ``mean-2`` for two equal texts."""
     slugs: list[str] = []
     for base in map(slug, texts):
         names = chain([base], (f"{base}-{i}" for i in count(2)))
@@ -202,7 +210,8 @@ def percent_text(share: float) -> str:
 
 
 def points_text(difference: float) -> str:
-    """Returns the ``difference`` of two shares (-1 to 1) in percentage points, such as ``+4.8
+    """Returns the ``difference`` of two shares (-1 to 1) as text in percentage points, such as
+    ``+4.8
     pts``."""
     return f"{'+' if difference > 0 else ''}{_percent_number(difference)} pts"
 
@@ -212,8 +221,8 @@ def _percent_number(share: float) -> str:
 
 
 def in_percent(share: Estimate) -> Estimate:
-    """Returns ``share`` (0 to 1) in percent, with its interval and reason but without its
-    p-value."""
+    """Returns a copy of ``share`` (0 to 1), with its value and interval multiplied by 100. The copy
+    keeps the reason but has no p-value."""
     # None stays None, and 0 stays 0.
     return Estimate(
         share.value and 100 * share.value,
@@ -234,7 +243,7 @@ def interval_text(
     """Returns the interval of ``estimate`` as ``[low, high]``, or an empty string if it has none.
 
     Args:
-        text: Function that formats a number.
+        text: Function that formats each of the two numbers.
     """
     if estimate.low is None or estimate.high is None:
         return ""
@@ -242,8 +251,12 @@ def interval_text(
 
 
 def estimate_text(cell: Cell) -> str:
-    """Returns ``cell``, an estimate or a share, as text such as ``0.52 [0.41, 0.63]``. Without a
-    value, returns the reason."""
+    """Returns a cell as text, such as ``0.52 [0.41, 0.63]``. A cell without a value becomes its
+    reason.
+
+    Args:
+        cell: An estimate or a share.
+    """
     text, span, hint = cell_parts(cell)
     if text == DASH:
         return hint
@@ -251,8 +264,14 @@ def estimate_text(cell: Cell) -> str:
 
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
-    """Returns the value, the interval and the tooltip of ``cell`` as three strings. Interval and
-    tooltip may be empty."""
+    """Returns the texts of a cell for the page and the terminal.
+
+    Args:
+        cell: A cell of a table: a plain value, or a type such as Share. None becomes a dash.
+
+    Returns:
+        Three strings: the value, the interval and the tooltip. The last two may be empty.
+    """
     if isinstance(cell, Brief):
         text, span, hint = cell_parts(cell.estimate)
         return text, "", span or hint

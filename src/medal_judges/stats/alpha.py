@@ -23,8 +23,8 @@ def alpha_statistic(ratings: Floats, measurement: Measurement) -> Statistic:
         measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
 
     Returns:
-        A function that takes weights [samples, rows], above 0 for the rows of each sample, and
-            returns ``{"alpha": [samples]}``.
+        A function that takes weights [samples, rows] and returns ``{"alpha": [samples]}``. A row
+            belongs to a sample if its weight is above 0. All its rows count the same.
     """
     levels = np.unique(ratings[np.isfinite(ratings)])
     counts = (ratings[:, :, None] == levels).sum(axis=1)
@@ -55,10 +55,10 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval_reason(ratings: Floats, measurement: str) -> str | None:
-    """Returns why no confidence interval of alpha can be computed, or None if one can.
+    """Returns why no confidence interval of Krippendorff's alpha can be computed, or None if one
+    can.
 
-    Only a nominal alpha can lack an interval: if the rarest category is never given twice to one
-    row.
+    Only a nominal alpha can lack an interval. It lacks one if no row has the rarest category twice.
 
     Args:
         ratings: [rows, annotators], NaN for a missing rating.

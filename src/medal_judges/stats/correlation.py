@@ -32,8 +32,14 @@ _FLAT = 1e-20
 
 
 def undefined_reason(human: Values, score: Values) -> str | None:
-    """Returns why the correlation of ``human`` (labels) and ``score`` (the judge's scores) is
-    undefined, or None if it is defined."""
+    """Returns why the correlation of ``human`` and ``score`` is undefined: fewer than 3 rows, or
+    equal
+    numbers in all rows. Returns None if it is defined.
+
+    Args:
+        human: People's mean ratings [rows].
+        score: The judge's scores [rows].
+    """
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
     if human.is_constant:
@@ -49,19 +55,22 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function that computes a judge's correlations with people on weighted samples of
-    rows.
+    """Returns a function that computes a judge's correlations with people, with a weight for each
+    row.
 
     Args:
         human: People's mean ratings [rows].
         score: The judge's scores [rows].
         chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
-        names: Some of ``spearman``, ``pearson``, ``kendall``, ``pairwise`` and ``within_system``
-            (the mean of Spearman's correlations within each chatbot).
+        names: Correlations to compute, some of ``spearman``, ``pearson``, ``kendall``, ``pairwise``
+            (the share of pairs of rows that the judge orders, or ties, as people do) and
+            ``within_system`` (the mean of Spearman's correlations within each chatbot). All but the
+            last by default.
 
     Returns:
-        A function that takes row weights [samples, rows] and returns correlations, such as
-            ``{"spearman": [samples], "kendall": [samples]}``. ``spearman`` is always included.
+        A function that takes row weights [samples, rows] and returns correlation -> values
+            [samples], such as ``{"spearman": [samples], "pearson": [samples]}``. It always returns
+            ``spearman``, and ``kendall`` and ``pairwise`` only together.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -89,9 +98,14 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation [samples] of ``x`` and ``y`` in each weighted sample.
+    """Returns Spearman's correlation of ``x`` and ``y`` [samples], one for each sample of row
+    weights.
+
+    It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
 
     Args:
+        x: First variable [rows].
+        y: Second variable [rows].
         weights: Row weights [samples, rows].
     """
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
@@ -100,16 +114,17 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
 def mean_spearman_of_groups(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean [samples] of Spearman's correlations within groups of rows, such as the rows
-    of each chatbot.
+    """Returns the mean of Spearman's correlations within groups of rows [samples], such as the rows
+    of
+    each chatbot.
 
     Each group is weighted by the total weight of its rows. A group in which a variable is constant
-    is left out.
+    is left out. The mean is NaN if no group is left.
 
     Args:
         parts: For each group, the indices of its rows and two variables on these rows.
         weights: Row weights [samples, rows].
-        minimum: Groups with fewer rows of positive weight are left out.
+        minimum: Smallest number of rows of positive weight. Groups with fewer are left out.
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -122,7 +137,8 @@ def mean_spearman_of_groups(
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Returns Pearson's correlation [samples] of ``x`` and ``y`` in each weighted sample.
+    """Returns Pearson's correlation of ``x`` and ``y`` [samples], one for each sample of row
+    weights.
 
     It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
 
@@ -230,12 +246,12 @@ def pair_order_statistic(human: Values, score: Values) -> Statistic:
 def fit_tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores of a judge count as a tie.
 
-    It is the distance at which the judge agrees with people on the most pairs of rows: the same
-    order, or a tie for both.
+    At this distance the judge agrees with people on the most pairs of rows. Both agree on a pair if
+    they order it alike, or if both tie it.
 
     Args:
         human: People's mean ratings [rows].
-        score: The judge's scores [rows].
+        score: The judge's scores [rows]. At most 2,000 random rows are used.
     """
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
@@ -258,8 +274,8 @@ def fit_tie_distance(human: Values, score: Values) -> float:
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
-    """Returns the area under the ROC curve [samples] of a judge that separates two classes, in each
-    weighted sample.
+    """Returns the area under the ROC curve [samples] of a judge that separates two classes, one for
+    each sample of row weights.
 
     It is NaN for a sample in which all rows have the same class.
 
@@ -281,8 +297,11 @@ def ratio(
     bottom: npt.NDArray[Any],
     is_defined: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Returns ``top / bottom``, or NaN where ``is_defined`` is False. By default, a ratio is
-    defined where ``bottom`` is above 0."""
+    """Returns ``top / bottom``, or NaN where it is undefined.
+
+    Args:
+        is_defined: Where to divide. None to divide where ``bottom`` is above 0.
+    """
     if is_defined is None:
         is_defined = bottom > 0
     quotient: Floats = np.full(np.shape(top), np.nan)

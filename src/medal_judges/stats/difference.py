@@ -1,10 +1,10 @@
 """A difference with its interval and p-value. Both come from one distribution, so they never
 contradict each other.
 
-Both are corrected for the number of comparisons by Holm's correction (1979). It multiplies a
-p-value by a factor, and the interval is widened to a level of 1 - 5% / factor. So an interval
-excludes 0 exactly if its p-value is below 0.05. Each interval covers the true difference at least
-as often as a 95% interval would.
+Both are corrected for the number of comparisons by Holm's correction (1979). The correction
+multiplies a p-value by a factor and widens the interval to a level of 1 - 5% / factor. So an
+interval excludes 0 exactly if its p-value is below 0.05. Each interval covers the true difference
+at least as often as a 95% interval would.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Difference:
         reason: Why there is no value or no interval, such as ``no rows``.
         tolerance: Differences up to this size count as 0.
         span: Lowest and highest possible difference, to which the interval is clipped.
-        equal: Whether the two statistics are equal in all replicates of the jackknife. The p-value
-            is then 1.
+        equal: Whether the two statistics are equal, with or without any cluster of rows. The
+            p-value is then 1.
         comparisons: Factor by which Holm's correction for multiple tests multiplies the p-value. 1
             for no correction.
         beside: The same difference, with an interval that generalizes to chatbots outside the data.
@@ -71,7 +71,7 @@ class Difference:
     @property
     def p_value(self) -> float | None:
         """Returns the two-sided p-value for the hypothesis of no difference, corrected for multiple
-        tests. It is 1 if ``equal``, otherwise None if there is no interval."""
+        tests. It is None if there is no interval, but 1 if the two statistics are ``equal``."""
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -182,12 +182,12 @@ def paired_difference(
         first: Function that takes row weights [samples, rows] and returns the first judge's
             metrics, such as ``{"spearman": [samples]}``.
         second: Such a function for the second judge.
-        metric: Name of a correlation or a share, such as ``spearman``.
+        metric: Name of a metric that both functions return, such as ``spearman``.
         clusters: Groups of rows that the jackknife leaves out in turn.
 
     Returns:
         The difference with its interval, or with the ``reason`` why a value or an interval is
-            missing.
+        missing.
     """
     beside = None
     if clusters.beside is not None:
@@ -247,8 +247,8 @@ def correlation_difference(
 
 
 def mcnemar_p_value(first_only: int, second_only: int) -> float | None:
-    """Returns the two-sided p-value of McNemar's exact test that two judges are right equally
-    often.
+    """Returns the two-sided p-value of McNemar's exact test. Its null hypothesis is that two judges
+    are right equally often.
 
     Args:
         first_only: Number of rows on which only the first judge is right.

@@ -1,9 +1,9 @@
 """Equality of scores within a tolerance, so that the size of a batch changes no rank, sign, tie or
 test.
 
-Scores that should be the same differ by up to 5e-7 of the scale if they were computed in batches of
-different sizes. Rounding to a grid does not help, because two such scores can lie on either side of
-a cell's edge. So each value is tied with all values within a distance, the ``tolerance``.
+Two scores of one dialogue, computed in batches of different sizes, differ by up to 5e-7 of the
+scale. Rounding to a grid does not help, because two such scores can lie on either side of a cell's
+edge. So each value is tied with all values within a distance, the ``tolerance``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
 
     Args:
         scale: Lowest and highest possible number, such as (1, 5). None if unknown.
-        values: Only used if ``scale`` is None: their largest absolute value is then the length of
-            the scale.
+        values: Numbers whose largest absolute value replaces the length of an unknown scale. Unused
+            if ``scale`` is given.
     """
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
@@ -44,15 +44,25 @@ def signs(differences: Floats, tolerance: float) -> Floats:
 
 
 def is_issue_present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns for each of ``probabilities`` of an issue (a defect of a dialogue, such as
-    repetition) whether the issue counts as present: at 0.5 or above."""
+    """Returns whether an issue (a defect of a dialogue, such as repetition) counts as present.
+
+    Args:
+        probabilities: Probabilities of the issue, of any shape.
+
+    Returns:
+        An array of the same shape: True for a probability of 0.5 or above.
+    """
     return probabilities >= 0.5 - EQUAL
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """An array of numbers, with rows as its first axis. Two numbers count as equal if they differ
-    by at most ``tolerance``."""
+    """An array of numbers with the tolerance at which two of them count as equal.
+
+    Attributes:
+        numbers: The numbers, with rows as the first axis.
+        tolerance: Largest difference at which two numbers count as equal.
+    """
 
     numbers: Floats
     tolerance: float
@@ -69,14 +79,16 @@ class Values:
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns, for each row, the total weight of the rows with a smaller number, and of the
-        rows with a smaller or equal number.
+        """Returns, for each row, the total weight of all rows with smaller numbers, without and
+        with
+        the rows of equal numbers.
 
         Args:
             weights: Row weights [samples, rows].
 
         Returns:
-            Two arrays [samples, rows]: without and with the rows of equal numbers.
+            Two arrays [samples, rows]: the weight of smaller numbers, and of smaller or equal
+                numbers.
         """
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]

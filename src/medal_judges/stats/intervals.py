@@ -73,8 +73,8 @@ def undefined_estimates(names: Iterable[str], reason: str) -> dict[str, Estimate
 
 
 def estimate_or_reason(value: float, reason: str) -> Estimate:
-    """Returns an Estimate of ``value`` without an interval. If ``value`` is not finite, the
-    Estimate has ``reason`` instead of a value."""
+    """Returns an Estimate of ``value`` without an interval. For NaN or infinity, the Estimate has
+    ``reason`` and no value."""
     if math.isfinite(value):
         return Estimate(value)
     return Estimate(None, reason=reason)
@@ -124,8 +124,11 @@ LOGIT = Transform(
 
 
 def transform_of(metric: str) -> Transform:
-    """Returns the transformation with which the interval of ``metric`` is computed: Fisher's z for
-    correlations and alpha, the logit for shares, F1 and AUC, otherwise the identity."""
+    """Returns the transformation with which the interval of ``metric`` is computed.
+
+    It is Fisher's z for correlations and alpha, and the logit for shares, F1 and AUC. Any other
+    metric is not transformed.
+    """
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
@@ -189,8 +192,15 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
 
 
 def too_few_reason(clusters: Clusters) -> str | None:
-    """Returns why there can be no interval if there are too few ``clusters`` or rows, such as ``no
-    interval: 2 chatbots, fewer than 3``. Returns None if there are enough."""
+    """Returns why there are too few rows or clusters for an interval, or None if there are enough.
+
+    Args:
+        clusters: Groups of rows that the jackknife leaves out in turn. At least 3 groups and 10
+            rows are needed.
+
+    Returns:
+        A text such as ``no interval: 2 chatbots, fewer than 3``.
+    """
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -213,13 +223,13 @@ def estimate_metrics(
         statistic: Function that takes row weights [samples, rows] and returns metric -> values
             [samples].
         clusters: Groups of rows that the jackknife leaves out in turn.
-        reason: Text to give as the reason if a metric is undefined.
+        reason: Text for the Estimate of a metric that is undefined.
         names: Metrics to return. Empty for all.
         scale: Function from a metric's name to the transformation with which its interval is
             computed.
 
     Returns:
-        Metric -> Estimate. Its ``reason`` says why an interval is missing.
+        Metric -> Estimate. Its ``reason`` says why a value or an interval is missing.
     """
     estimates = estimates_without_intervals(
         statistic,
@@ -258,7 +268,7 @@ def estimates_without_intervals(
         statistic: Function that takes row weights [samples, rows] and returns metric -> values
             [samples].
         rows: Number of rows.
-        reason: Text to give as the reason if a metric is undefined.
+        reason: Text for the Estimate of a metric that is undefined.
         names: Metrics to return. Empty for all.
     """
     values = statistic(np.ones((1, rows)))
@@ -300,7 +310,11 @@ def _estimates_with_intervals(
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """Student's t distribution with ``degrees`` of freedom. Distances are in standard errors."""
+    """Student's t distribution, for values and distances in standard errors.
+
+    Attributes:
+        degrees: Degrees of freedom.
+    """
 
     degrees: float
 
@@ -340,8 +354,9 @@ class Spread:
         return self.error * StudentT(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value that differs by ``distance`` from the value
-        under the null hypothesis."""
+        """Returns the two-sided p-value of a value, from its ``distance`` to the value under the
+        null
+        hypothesis."""
         return StudentT(self.degrees).p_value(abs(distance) / self.error)
 
 
@@ -351,10 +366,13 @@ def jackknife_variance(
     """Returns the jackknife variance of one value or of an array of values.
 
     Args:
-        left: Leave-one-out values [..., clusters]: each is computed without one cluster.
-        figures: The values over all rows [...], the shape of the returned variance.
+        left: Leave-one-out values [..., clusters]. Each is computed without one cluster.
+        figures: The values over all rows [...].
         strata: Stratum index of each cluster [clusters]. Clusters are compared only within a
             stratum. None for a single stratum.
+
+    Returns:
+        The variances [...].
     """
     count = left.shape[-1]
     if strata is None:
@@ -391,9 +409,10 @@ def degrees_of_freedom(
     They are fewer if few clusters carry most of the variance.
 
     Args:
-        left: Leave-one-out values [..., clusters]: each is computed without one cluster.
-        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
-            larger number gives more degrees of freedom.
+        left: Leave-one-out values [..., clusters]. Each is computed without one cluster.
+        evenness: Constant from simulations. The more skewed the values, the smaller it is, and the
+            fewer the degrees of freedom: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for
+            the difference of two.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
@@ -413,9 +432,10 @@ def degrees_from_deviations(
     value.
 
     Args:
-        away: Change of the value if each cluster is left out [..., clusters].
-        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
-            larger number gives more degrees of freedom.
+        away: Change of the value if each cluster is left out in turn [..., clusters].
+        evenness: Constant from simulations. The more skewed the values, the smaller it is, and the
+            fewer the degrees of freedom: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for
+            the difference of two.
         lowest: Lower bound of the degrees of freedom.
         highest: Upper bound of the degrees of freedom.
     """
@@ -435,8 +455,8 @@ def jackknife(
         statistic: Function that takes row weights [samples, rows] and returns metric -> values
             [samples].
         clusters: Groups of rows that are left out in turn.
-        evenness: ``FIGURE`` (2) for a single metric, ``DIFFERENCE`` (3) for the difference of two.
-            A larger number gives more degrees of freedom.
+        evenness: ``FIGURE`` (2) for a single metric, ``DIFFERENCE`` (3) for the difference of two,
+            which is less skewed and gets more degrees of freedom.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _compute_without_each(
@@ -479,12 +499,12 @@ def spread_of(
     interval.
 
     Args:
-        left: Leave-one-out values [clusters]: each is computed without one cluster.
+        left: Leave-one-out values [clusters]. Each is computed without one cluster.
         variance: Jackknife variance of the value.
         labels: Name of each cluster [clusters], for the text of the reason.
         unit: What a cluster is, such as ``chatbot``, for the text of the reason.
-        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two. A
-            larger number gives more degrees of freedom.
+        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two,
+            which is less skewed and gets more degrees of freedom.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     if not math.isfinite(variance):
@@ -579,9 +599,10 @@ def _merge_into_random_parts(strata: Strata) -> tuple[Strata, Strata]:
 def add_interval(
     estimate: Estimate, spread: Spread, scale: Transform, *, tested: bool = False
 ) -> Estimate:
-    """Returns ``estimate`` with a 95% interval, or with the reason why it has none.
+    """Returns a copy of ``estimate`` with a 95% interval, or with the reason why it has none.
 
     Args:
+        estimate: A value without an interval. Without a value, it is returned unchanged.
         spread: Standard error and degrees of freedom of the value, or the reason for no interval.
         scale: Transformation with which the interval is computed, such as Fisher's z.
         tested: Whether to add a p-value for the hypothesis that the true value is 0.
@@ -607,8 +628,14 @@ def add_interval(
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Returns Wilson's 95% score interval (1927) of the share ``successes / n``. Both may be
-    fractional, such as effective counts."""
+    """Returns the lower and upper end of Wilson's 95% score interval (1927) of the share
+    ``successes /
+    n``.
+
+    Args:
+        successes: Number of successes. Fractions are allowed.
+        n: Number of trials, above 0. It may be an effective number, such as 12.5.
+    """
     return wilson_interval_at(successes / n, n, 1.959963984540054)
 
 
@@ -616,6 +643,8 @@ def wilson_interval_at(share: float, n: float, quantile: float) -> tuple[float, 
     """Returns the lower and upper end of Wilson's interval for a ``share`` of ``n`` trials.
 
     Args:
+        share: Share of successes, on [0, 1].
+        n: Number of trials, above 0. It may be an effective number, such as 12.5.
         quantile: Two-sided normal or t quantile, such as 1.96 for 95%.
     """
     square = quantile**2

@@ -1,7 +1,7 @@
 """Means and shares of rows, and their differences, with 95% intervals: the jackknife by cluster.
 
 A cluster is a sampling unit: a context that several systems answered, a chatbot, a user, a repeated
-conversation. Each is left out in turn; Student's t has the degrees of freedom of intervals.py. If
+conversation. Each is left out in turn. Student's t has the degrees of freedom of intervals.py. If
 every row is a cluster by itself, the result is the usual t-interval: Welch's for two samples, the
 paired one for two samples of the same contexts.
 """
@@ -65,8 +65,8 @@ class Jackknifed:
     """A mean, or the difference of two means, with leave-one-out values for its jackknife interval.
 
     Attributes:
-        value: The mean over all rows.
-        left: The mean without each cluster in turn [clusters].
+        value: The mean, or the difference, over all rows.
+        left: The value without each cluster in turn [clusters].
         deviation_weights: Weight of each cluster's squared deviation in the jackknife variance
             [clusters].
         fewest_degrees: Lower bound of the degrees of freedom.
@@ -89,8 +89,12 @@ class Jackknifed:
         return self._combine(second, 1.0, -1.0)
 
     def mix(self, second: Jackknifed, share: float) -> Jackknifed:
-        """Returns the weighted mean of two values that are computed on different rows: ``share`` is
-        the weight of this one, and 1 - ``share`` the weight of ``second``."""
+        """Returns the weighted mean of this value and of ``second``, a value of other rows.
+
+        Args:
+            second: The other value, for the same clusters in the same order.
+            share: Weight of this value, on [0, 1]. The weight of ``second`` is 1 - ``share``.
+        """
         return self._combine(second, share, 1 - share)
 
     def _combine(
@@ -136,7 +140,7 @@ def estimate_mean(sample: Sample, span: Span | None = None) -> Estimate:
     """Returns the weighted mean of ``sample`` with its 95% interval.
 
     With fewer than 5 clusters, or if all scores are equal, the Estimate has a reason instead of an
-    interval.
+    interval. Without rows, it has no value either.
 
     Args:
         span: Lowest and highest possible score, to which the interval is clipped. None for no
@@ -153,7 +157,8 @@ def estimate_share(sample: Sample) -> Estimate:
     """Returns the weighted mean of ``sample``, whose scores are on [0, 1], with Wilson's 95%
     interval.
 
-    With fewer than 5 clusters, the Estimate has a reason instead of an interval.
+    With fewer than 5 clusters, the Estimate has a reason instead of an interval. Without rows, it
+    has no value either.
     """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
@@ -167,7 +172,7 @@ def subtract_means(first: Sample, second: Sample) -> Difference:
     """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
     Clusters that are in both samples are compared in pairs. If a sample has fewer than 5 clusters,
-    there is no interval.
+    there is no interval. If it has no rows, there is no value.
     """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
@@ -185,9 +190,11 @@ def cluster_indices_and_count(
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
     """Returns the cluster of each row as an index, and the number of clusters.
 
+    Equal cluster names in two samples are one cluster.
+
     Returns:
         Cluster indices [rows] for each of ``samples``, and the number of clusters in all samples
-            together. Equal names in two samples are one cluster.
+        together.
     """
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
@@ -199,15 +206,16 @@ def deviation_weights_and_count(
     member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, int]:
     """Returns the weight of each cluster's squared deviation in the jackknife variance, and the
-    number of clusters.
+    number
+    of clusters.
 
     Args:
         member: Cluster index of each row [rows].
         size: Length of the returned weights, more than the largest index.
 
     Returns:
-        Weights [size] and the number n of clusters with rows. Such a cluster has the weight (n - 1)
-            / n, a cluster without rows 0.
+        Weights [size] and the number n of clusters with rows. The weight is (n - 1) / n for a
+        cluster with rows and 0 for a cluster without rows.
     """
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
@@ -215,7 +223,7 @@ def deviation_weights_and_count(
 
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the weighted mean of each of ``samples``, with the means without each cluster in
+    """Returns, for each of ``samples``, its weighted mean over all rows and without each cluster in
     turn. Equal cluster names in two samples are one cluster."""
     members, size = cluster_indices_and_count(samples)
     figures = []
@@ -247,8 +255,8 @@ def to_mean_estimate(
         reason: Why there can be no interval. None to compute one.
         span: Lowest and highest possible mean, to which the interval is clipped. None for no
             limits.
-        extra: Widens the interval for an error that the jackknife cannot see: half the width of
-            that error's 95% interval.
+        extra: Half the width of a 95% interval for an error that the jackknife cannot see. It
+            widens the interval of the mean.
     """
     spread = _difference_from_zero(mean, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
@@ -264,8 +272,8 @@ def to_difference(
         jackknifed: The difference, with leave-one-out values.
         reason: Why there can be no interval. None to compute one.
         span: Lowest and highest possible value of each mean. None for no limits.
-        extra: Widens the interval for an error that the jackknife cannot see: half the width of
-            that error's 95% interval.
+        extra: Half the width of a 95% interval for an error that the jackknife cannot see. It
+            widens the interval of the difference.
     """
     difference = _difference_from_zero(jackknifed, reason, extra)
     if span is None:
@@ -282,8 +290,8 @@ def _difference_from_zero(
     Args:
         jackknifed: The mean or difference, with leave-one-out values.
         reason: Why there can be no interval. None to compute one.
-        extra: Widens the interval for an error that the jackknife cannot see: half the width of
-            that error's 95% interval.
+        extra: Half the width of a 95% interval for an error that the jackknife cannot see. It
+            widens the returned interval.
     """
     variance = jackknifed.variance
     if not reason and not math.isfinite(variance):
@@ -309,12 +317,12 @@ def to_share_estimate(
 
     Args:
         share: The mean of scores on [0, 1], with leave-one-out values.
-        clusters: Number of clusters, the sample size of the interval if the share does not vary
-            between clusters.
+        clusters: Number of clusters. It is the sample size of the interval if the share does not
+            vary between clusters.
         rows: Number of rows, the largest possible sample size of the interval.
         reason: Why there can be no interval. None to compute one.
-        extra: Widens the interval for an error that the jackknife cannot see: half the width of
-            that error's 95% interval.
+        extra: Half the width of a 95% interval for an error that the jackknife cannot see. It
+            widens the interval of the share.
     """
     value = min(1.0, max(0.0, share.value))
     if reason:
@@ -337,13 +345,14 @@ def to_share_estimate(
 
 
 def half_width_of_extreme_shares(samples: Sequence[Sample]) -> float:
-    """Returns half the width of a 95% interval for the difference of shares that are exactly 0 or
-    1.
+    """Returns half the width of a 95% interval for the difference of two shares of which at least
+    one
+    is exactly 0 or 1.
 
-    All scores of such a sample are equal, so the jackknife shows no error.
+    The jackknife shows no error of such a share, because all scores of its sample are equal.
 
     Args:
-        samples: Scores of 0 or 1. A sample with both scores adds nothing to the width.
+        samples: Samples with scores of 0 or 1. Only those with equal scores add to the width.
     """
     square = 0.0
     for sample in samples:
@@ -361,11 +370,12 @@ def few_clusters_reason(
     prefix: str = "no interval: ",
 ) -> str | None:
     """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``, or
-    None if it has 5 clusters or more.
+    None
+    if it has 5 clusters or more.
 
     Args:
-        units: What to call clusters: the first noun if every cluster is one row, otherwise the
-            second, such as ``("dialogue", "context")``.
+        units: Two nouns for a cluster, such as ``("dialogue", "context")``. The first is used if
+            every cluster is one row.
         owner: Text after the noun, such as `` of the first``.
         prefix: Start of the returned text.
     """

@@ -3,12 +3,12 @@
 The judge scored every row, and people labelled some. The judge's mean of all rows is corrected by
 its error on the labelled rows, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
 arXiv:2311.01453): the judge counts as much as it agrees with people. So the correction is valid
-with any judge; it only needs labels of a random sample.
+with any judge. It only needs labels of a random sample.
 
 ppi-python (0.2.3) supports no clusters, and its normal intervals are too narrow for 10 labels. Here
-the slope is estimated on the labelled rows, again without each cluster, and Student's t has the
-degrees of freedom of the labelled clusters. For thousands of labels both agree
-(tests/stats/test_ppi.py); docs/results/comparison.md has the measured coverage.
+the slope is estimated on the labelled rows, again without each cluster. Student's t has the degrees
+of freedom of the labelled clusters. For thousands of labels both agree (tests/stats/test_ppi.py).
+docs/results/comparison.md has the measured coverage.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class LabelledSample:
 
     @property
     def label_sample(self) -> Sample:
-        """Returns the labelled rows as a sample in which the labels are the scores."""
+        """Returns a sample of the labelled rows only, with people's labels in place of the judge's
+        scores."""
         labels = Values(self.labels, tolerance_of(None, self.labels))
         return Sample(
             labels[self.is_labelled],
@@ -72,8 +73,9 @@ class LabelledSample:
 
     @property
     def label_weights(self) -> Floats:
-        """Returns the weight of each row [rows]: 0 without a label, and with a mean of 1 over
-        labelled rows."""
+        """Returns the weight of each row [rows]. It is 0 for a row without a label. The mean weight
+        of
+        labelled rows is 1."""
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()
@@ -97,7 +99,9 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the estimated share of rows that people would label 1, with its 95% interval.
+    """Returns the share of rows that people would label 1, estimated from the judge's scores and
+    some
+    labels, with its 95% interval.
 
     With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
 
@@ -144,7 +148,8 @@ class CorrectedMeans:
         slope: Least-squares slope of labels on scores. If it is 0, the means depend on the labels
             alone.
         hidden: For each system, half the width of a 95% interval for the error on unlabelled rows.
-            Above 0 only if scores and slope predict every label exactly.
+            It is 0 unless a line through the scores hits every label exactly, so that the jackknife
+            shows no error.
         reason: Why there is no interval, None if there is one.
     """
 
@@ -157,8 +162,9 @@ class CorrectedMeans:
 def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
-    """Estimates the mean label of each of ``systems`` from the judge's scores and some labels, with
-    prediction-powered inference (PPI++).
+    """Returns the mean label of each of ``systems``, estimated by prediction-powered inference
+    (PPI++)
+    from the judge's scores and some labels.
 
     Args:
         systems: Scores and labels of each system, which has at least one labelled row.
@@ -276,8 +282,9 @@ def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 
 def too_few_labels_reason(rows: LabelledSample) -> str | None:
-    """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``.
-    Returns None if they have enough."""
+    """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``, or
+    None
+    if labels are in 5 clusters or more."""
     if not rows.is_labelled.any():
         return "no labelled rows"
     return few_clusters_reason(

@@ -1,7 +1,7 @@
 """Which of two systems is better: their difference, paired in the contexts that they share.
 
 Each row belongs to a context. In a shared context the mean of one system is subtracted from the
-mean of the other (a paired comparison; it counts by its dialogues). The other rows of both are an
+mean of the other. This paired comparison counts by its dialogues. The other rows of both are an
 unpaired comparison, and the two are weighted by their precision. With human labels the same is done
 with prediction-powered means (ppi.py). Errors are by context: repeated dialogues in one context are
 no new evidence about other contexts.
@@ -65,14 +65,22 @@ class SystemRows:
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """Returns the scores of the rows with the indices ``rows`` as a sample, weighted with
-        ``weights``."""
+        """Returns the judge's scores of some rows as a sample.
+
+        Args:
+            rows: Indices of the rows.
+            weights: Weight of each of these rows, above 0.
+        """
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of the rows with the indices ``rows`` as a sample, weighted
-        with ``weights``."""
+        """Returns the judge's scores and people's labels of some rows as a sample.
+
+        Args:
+            rows: Indices of the rows.
+            weights: Weight of each of these rows, above 0.
+        """
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -95,7 +103,8 @@ class SystemDifference:
             paired``) or none (``unpaired``).
         shared: Number of contexts that both systems have.
         rows: Number of compared rows, of the first and of the second system.
-        left_out: Number of rows that are not compared, of the first and of the second system.
+        left_out: Number of rows of the first and of the second system that are not compared,
+            because few of their contexts are not shared.
         wins: Number of shared contexts in which the first system's mean score is higher.
         ties: Number of shared contexts in which the mean scores are equal.
         losses: Number of shared contexts in which the first system's mean score is lower.
@@ -126,8 +135,8 @@ def system_difference(
 ) -> SystemDifference:
     """Returns the mean score of the ``first`` system minus the mean score of the ``second``.
 
-    Contexts that both systems have are compared in pairs. The difference is also corrected with
-    people's labels, if there are any.
+    Contexts that both systems have are compared in pairs. If there are labels, the difference is
+    also corrected with them.
 
     Args:
         first: Scores, contexts and labels of the first system.

@@ -94,7 +94,7 @@ def align(
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = _with_shipped_judges(member)
+    members = _add_shipped_judges(member)
     scores = score_with_judges(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
@@ -143,7 +143,7 @@ def _learnable_dimensions(
     return dimensions
 
 
-def _with_shipped_judges(member: Member) -> dict[str, Member]:
+def _add_shipped_judges(member: Member) -> dict[str, Member]:
     """Returns name -> judge whose scores a regression may use: ``member`` as ``judge``, and shipped
     judges such as ``length``."""
     members = {"judge": member}

@@ -137,7 +137,7 @@ class BenchmarkConfig(Config):
     sets: tuple[SetConfig, ...] = ()
 
     @model_validator(mode="after")
-    def _check_names(self) -> BenchmarkConfig:
+    def _check_sets_and_judges(self) -> BenchmarkConfig:
         names = [part.name for part in self.sets]
         _require_distinct("sets", names)
         _require_distinct("judges", [judge.name for judge in self.judges])

@@ -127,7 +127,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
             measured = []
             for judge, model, marks in judges:
                 row = row_of.get((set_config.name, dimension, judge))
-                if row is not None and _is_by_model(published, row, model):
+                if row is not None and _uses_same_model(published, row, model):
                     measured.append((row, model, marks))
             if not measured:
                 reason = "not among our judges"
@@ -203,7 +203,7 @@ def _matching_judges(
             yield f"{model} (published)", model, other_rows
 
 
-def _is_by_model(published: Published, row: ResultRow, model: str | None) -> bool:
+def _uses_same_model(published: Published, row: ResultRow, model: str | None) -> bool:
     """Returns whether a judge uses the same model as a paper's result.
 
     Args:

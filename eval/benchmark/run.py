@@ -114,7 +114,7 @@ def run_benchmark(
         if bar is not None:
             row_count = sum(len(data.rows) for data in run.sets.values())
             bar.advance(finished=0, total=row_count * len(config.judges))
-        judge_all(run, options, progress)
+        collect_judgements(run, options, progress)
     # The page is published, so the command has no paths.
     words = ["medal benchmark --config", Path(options.config).name]
     words += [word for word in options.overrides if "/" not in word]
@@ -200,7 +200,9 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 # -- judging ---------------------------------------------------------------------------------------
 
 
-def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
+def collect_judgements(
+    run: BenchmarkRun, options: BenchmarkOptions, progress: Progress
+) -> None:
     """Adds all judgements to ``run.set_judgements``: by judges that score the sets, from files of
     finished scores, and from models' labels in the sets.
 
@@ -356,10 +358,10 @@ def _read_predictions(
             scales[name] = dimension_of[name].low, dimension_of[name].high
         elif scale := data.rows[0].scales.get(dimension):
             data_scales[name] = scale
-    for problem in _find_off_scale(judgements, scales):
+    for problem in _find_off_scale_problems(judgements, scales):
         raise DataError(path, None, problem)
     # A metric of somebody's own may have its own scale.
-    for problem in _find_off_scale(judgements, data_scales):
+    for problem in _find_off_scale_problems(judgements, data_scales):
         run.notes.append(
             f"predictions {config.name}: {problem}. Only ranks are compared"
         )
@@ -411,7 +413,7 @@ def judgements_from_csv(
     return judgements
 
 
-def _find_off_scale(
+def _find_off_scale_problems(
     judgements: Sequence[Judgement], scales: Mapping[str, Scale]
 ) -> Iterator[str]:
     """Yields a message for each score of ``judgements`` outside the scale of its dimension.

@@ -158,7 +158,7 @@ def _read_chats(
 
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:
     facts = [("Files", ", ".join(Path(name).name for name in files if name))]
-    for signature, count in scores.signatures.items():
+    for signature, count in scores.rows_by_signature.items():
         facts.append((f"Judge of {count:,} {scores.unit}s", signature))
     intervals = (
         f"95%, by {scores.cluster_name}. Means: jackknife, Student's t. Shares: Wilson at the "

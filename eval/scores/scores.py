@@ -90,7 +90,7 @@ class Scores:
         return float(self.is_scored.mean()) if self.rows else None
 
     @property
-    def signatures(self) -> dict[str, int]:
+    def rows_by_signature(self) -> dict[str, int]:
         """Returns the signature (the judge's name, version and settings as text) -> the number of
         its
         rows. There are several if the version changed."""

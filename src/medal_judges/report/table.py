@@ -65,7 +65,7 @@ class Light:
     value: float | None = None
 
     @property
-    def sign(self) -> str:
+    def symbol(self) -> str:
         return {"green": "●", "red": "■", "none": "○"}[self.colour]
 
 
@@ -283,7 +283,7 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
             cell.estimate, text_of, interval_text(cell.estimate, _percent_number)
         )
     if isinstance(cell, Light):
-        return f"{cell.sign} {cell.text}", "", cell.tooltip
+        return f"{cell.symbol} {cell.text}", "", cell.tooltip
     text = str(cell)
     if cell is None:
         text = DASH

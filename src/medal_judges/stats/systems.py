@@ -209,7 +209,7 @@ def _split_paired_and_unpaired(
             has row indices and weights of both systems.
     """
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
-        return [_with_equal_weights([np.arange(len(code)) for code in codes])]
+        return [_part_with_equal_weights([np.arange(len(code)) for code in codes])]
     paired, outside = [], []
     weights = []
     outside_contexts = []
@@ -222,10 +222,10 @@ def _split_paired_and_unpaired(
         outside_contexts.append(len(np.unique(code[~is_inside])))
     if min(outside_contexts) < MIN_FOR_MEAN:
         return [(paired, weights)]
-    return [(paired, weights), _with_equal_weights(outside)]
+    return [(paired, weights), _part_with_equal_weights(outside)]
 
 
-def _with_equal_weights(rows: Sequence[Rows]) -> _Part:
+def _part_with_equal_weights(rows: Sequence[Rows]) -> _Part:
     """Returns the row indices ``rows`` of each system, with a weight of 1 for each row."""
     return rows, [np.ones(len(system_rows)) for system_rows in rows]
 

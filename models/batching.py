@@ -35,7 +35,8 @@ _OOM_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_fai
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yields consecutive lists of ``size`` of the ``items``. The last may be shorter."""
+    """Splits ``items`` into lists of ``size`` consecutive items, and yields the lists. The last may
+    be shorter."""
     iterator = iter(items)
     while window := list(islice(iterator, size)):
         yield window
@@ -44,10 +45,12 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def map_in_order(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
-    """Yields ``function(item)`` for each of ``items`` in their order, computed in threads.
+    """Yields ``function(item)`` for each of ``items``, in order. Threads compute the results in
+    advance.
 
     Args:
-        at_once: The number of threads. With 1 everything runs in the caller's thread.
+        at_once: The number of threads. With 1 the caller's thread computes each result when it is
+            needed.
     """
     if at_once == 1:
         yield from map(function, items)
@@ -72,9 +75,10 @@ def batch_longest_first(
 
     Args:
         length: Returns the number of tokens of an item.
-        budget: The maximum size of a batch with padding, in tokens: the number of items times the
-            longest length. A longer item is a batch by itself.
-        tight: Whether a batch also ends before items that are much shorter, which reduces padding.
+        budget: The maximum size of a padded batch, in tokens: the number of items times the length
+            of the longest. An item longer than the budget is a batch by itself.
+        tight: Whether to end a batch also before items that are much shorter than its longest item,
+            which reduces padding.
     """
     batch: list[T] = []
     longest = 0
@@ -94,15 +98,16 @@ def batch_longest_first(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """Returns ``run(batch)``. If memory runs out, halves the batch, as often as needed, and joins
-    the results.
+    """Returns ``run(batch)``. If memory runs out, runs the two halves of the batch instead, and
+    joins the results. Halves are halved again if needed.
 
     Args:
         run: Returns one result for each item, in order.
         batch: The items.
 
     Raises:
-        RuntimeError, MemoryError: Memory runs out even for a single item.
+        RuntimeError, MemoryError: Memory runs out even for a single item. Other errors of ``run``
+            are not caught.
     """
     BEFORE_BATCH.get()()
     try:
@@ -130,11 +135,11 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
     Args:
         rows: Lists of token ids.
-        pad: The id to pad with.
+        pad: The id of the padding token.
 
     Returns:
-        (ids, mask), both [rows, L]. The mask is 1 for tokens and 0 for padding. On a machine with a
-            GPU, L is a multiple of 64.
+        (ids, mask), both integer tensors [rows, L]. The mask is 1 for tokens and 0 for padding. On
+        a machine with a GPU, L is a multiple of 64.
     """
     import torch
 
@@ -157,9 +162,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class SpecialTokens:
-    """The special tokens of ``tokenizer``, such as the token that ends a turn.
+    """The special tokens of a tokenizer, such as the token that ends a turn.
 
-    ``break_up`` makes special tokens in a user's text plain text, so that a turn cannot end itself.
+    ``break_up`` turns special tokens that a user has typed into ordinary text, so that they cannot
+    end the turn.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -170,5 +179,6 @@ class SpecialTokens:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     def break_up(self, text: str) -> str:
-        """Returns ``text`` with a space between the characters of each special token in it."""
+        """Returns ``text`` with a space between the characters of each special token in it:
+        ``</s>`` becomes ``< / s >``."""
         return self._pattern.sub(lambda found: " ".join(found.group()), text)

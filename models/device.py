@@ -20,7 +20,10 @@ CPU_BATCH_TOKENS = 2048
 
 
 def torch_device(device: Device) -> torch.device:
-    """Returns ``device`` as a torch.device. None is the GPU if there is one, otherwise the CPU.
+    """Returns ``device`` as a torch.device.
+
+    Args:
+        device: Such as ``cpu`` or ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
 
     Raises:
         ConfigError: This machine does not have the device.
@@ -43,7 +46,7 @@ def torch_device(device: Device) -> torch.device:
 def max_batch_tokens(device: torch.device) -> int:
     """Returns the maximum number of tokens in a batch on ``device``, with padding.
 
-    It is 2,048 on a CPU, and 1,024 per GiB of memory on a GPU.
+    It is 2,048 on a CPU. On a GPU it is 1,024 per GiB of memory, and at least 2,048.
     """
     if device.type != "cuda":
         return CPU_BATCH_TOKENS
@@ -86,8 +89,8 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
 def set_fastest_attention(
     body: nn.Module, device: torch.device, precision: str
 ) -> None:
-    """Sets the fastest attention implementation that ``body`` supports: flash attention, sdpa or
-    eager.
+    """Sets the fastest attention implementation that a model supports: flash attention, sdpa
+    (PyTorch's) or eager.
 
     Flash attention needs a GPU, the package flash_attn, and ``bf16`` or ``fp16``.
 

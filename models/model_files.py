@@ -74,10 +74,15 @@ def embedded_file(name: str) -> Path:
 
 
 def absolute_name(model_id: str) -> str:
-    """Returns a name for ``model_id`` that finds the same model from any working directory.
+    """Returns a name for a model that is valid in any working directory.
 
-    It is the Hub id of an ``embedded:`` model, the absolute path of a folder, or ``model_id``
-    itself.
+    Args:
+        model_id: A Hub id, a folder, or a model inside an installed package, such as
+            ``embedded:minilm``.
+
+    Returns:
+        The absolute path of a folder. The Hub id of the original of an ``embedded:`` model.
+        Otherwise ``model_id``.
     """
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
@@ -85,10 +90,11 @@ def absolute_name(model_id: str) -> str:
 
 
 def resolve_model(model_id: str) -> str:
-    """Returns the path of a packaged model such as ``embedded:minilm``. Returns any other
-    ``model_id`` unchanged.
+    """Returns the path of a model inside an installed package, such as ``embedded:minilm``. Returns
+    any other ``model_id`` unchanged.
 
-    The first use of ``embedded:e5`` converts the model into the cache.
+    The first use of ``embedded:e5`` saves a converted copy in the cache folder, whose path is
+    returned.
 
     Raises:
         ConfigError: The name after ``embedded:`` is unknown, or the package's file is damaged.
@@ -130,7 +136,7 @@ def files_hash(
 
     Args:
         patterns: Glob patterns of the files, such as ``*.json``.
-        leave_out: Names of further JSON fields to ignore in judge.json, such as ``name``.
+        leave_out: Names of further fields to ignore, but only in judge.json, such as ``name``.
 
     Raises:
         OSError: A file cannot be read.
@@ -161,13 +167,17 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the weights of a linear judge's text encoder, which training does not
-    change.
+    """Returns a hash of the files of a linear judge's text encoder, a pretrained model that
+    training does not change.
 
     Args:
-        base: The encoder: the setting ``base``, such as ``embedded:minilm``.
-        folder: The folder in which the encoder is saved. An ``embedded:`` encoder is not read from
-            it, but from its package.
+        base: The name of the encoder: a Hub id, a folder, or a model inside an installed package,
+            such as ``embedded:minilm``.
+        folder: The judge's copy of the encoder. It is not read for an ``embedded:`` encoder, whose
+            files are in the package.
+
+    Raises:
+        NotAvailableError: The package of an ``embedded:`` encoder is not installed.
     """
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
@@ -198,8 +208,8 @@ def local_model_path(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """Returns a hash of the names, types, shapes and values of all parameters and buffers of
-    ``network``."""
+    """Returns a hash of 12 hex digits of the names, types, shapes and values of all parameters and
+    buffers of ``network``."""
     import torch
 
     digest = hashlib.sha256()

@@ -27,14 +27,14 @@ FEW = 4  # dialogues for a judge that writes answers
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """How far a judge's scores on this machine are from its golden scores: the scores of sixteen
-    fixed dialogues that are saved with it.
+    """The comparison of a judge's scores on this machine with its golden scores: the scores of
+    sixteen fixed dialogues that were saved with it.
 
     Attributes:
-        deviation: The largest difference between a score and its golden score, divided by the
-            length of the dimension's scale. Infinite if a dialogue has a score here but no golden
-            score, or the reverse.
-        where: Dialogue and dimension of the largest difference, such as ``golden-03, overall``.
+        deviation: The largest difference between a score and its golden score, as a share of the
+            length of the dimension's scale. Infinite if only one of the two is missing.
+        where: The dialogue and dimension of the largest difference, such as ``golden-03, overall``.
+            Empty if all scores are equal.
         golden: The content of golden.json: the golden scores, the dialogues, and the ``tolerance``
             for ``deviation``.
     """
@@ -56,10 +56,13 @@ def golden_dialogues() -> list[Dialogue]:
 
 
 def write_golden_scores(judge: Any, folder: Path) -> None:
-    """Scores sixteen fixed dialogues with ``judge`` and writes dialogues and scores to golden.json
-    in ``folder``, the judge's folder.
+    """Scores sixteen fixed dialogues, and writes the dialogues and their scores to golden.json in
+    ``folder``. Later checks compare with these scores.
 
-    A judge that asks language models scores only four of the dialogues.
+    Args:
+        judge: The judge that scores. If it asks language models, it scores only four of the
+            dialogues.
+        folder: The judge's folder.
     """
     dialogues = golden_dialogues()
     if judge.language_models():
@@ -82,8 +85,11 @@ def write_golden_scores(judge: Any, folder: Path) -> None:
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns the content of golden.json in the judge's ``folder``: ``dialogues``, the judge's
-    ``scores`` of them, and the ``tolerance`` of a later check.
+    """Returns the content of golden.json in the judge's ``folder``.
+
+    Its main fields are ``dialogues``, ``scores`` (for each dialogue, dimension -> the judge's
+    score), and ``tolerance`` (the largest difference of scores that passes a check, as a share of
+    the scale).
 
     Raises:
         JudgeLoadError: The file is missing or damaged.
@@ -118,10 +124,15 @@ def compare_with_golden(
         folder: The judge's folder.
         device: Where the judge runs. None is the device that golden.json names, or the CPU if this
             machine has no GPU.
-        options: Further options of ``load_judge``, such as ``{"dtype": "bf16"}``.
+        options: Further options of ``load_judge``, such as ``{"dtype": "bf16"}``. If golden.json
+            names bf16 or fp16, that dtype is used.
+
+    Returns:
+        The largest difference of scores, and where it is.
 
     Raises:
         JudgeLoadError: golden.json is missing or damaged, or the judge cannot be loaded.
+        ConfigError: This machine does not have the device.
     """
     import torch
 

@@ -27,8 +27,8 @@ _ORDER = (
 
 
 def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Maps unbounded scores ``raw`` into [0, 1] and keeps their order. Scores from 0.1 to 0.9 do
-    not change."""
+    """Maps unbounded scores ``raw`` monotonically into [0, 1], and keeps the shape. Scores from 0.1
+    to 0.9 do not change."""
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
     bent = _END**2 / (2 * _END - np.minimum(distance, _END))
@@ -39,8 +39,8 @@ def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def map_isotonic(
     units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
 ) -> npt.NDArray[np.float64]:
-    """Maps scores with a fitted isotonic regression, and keeps different scores different where the
-    regression is flat.
+    """Maps scores with a fitted isotonic regression. Where the regression is flat, different scores
+    stay different.
 
     Args:
         units: The scores, on [0, 1].
@@ -107,8 +107,8 @@ class HeadedConfig(TrainedConfig):
     """The settings of a judge with an output head for each dimension.
 
     Attributes:
-        heads: Dimension -> settings of its head, such as ``{overall: {kind: ordinal}}``. Without
-            settings, a binary dimension has a binary head, and a dimension with another scale a
+        heads: Dimension -> settings of its head, such as ``{overall: {kind: ordinal}}``. A
+            dimension without settings has a binary head if its scale is binary, otherwise a
             regression head.
     """
 
@@ -127,8 +127,8 @@ class Calibration:
     """The calibration of a judge's scores and probabilities for one dimension, fitted on validation
     data.
 
-    ``temperature`` is applied first, then ``isotonic``, then ``threshold``. With the default values
-    nothing changes.
+    ``temperature`` is applied first, then ``isotonic``, then ``threshold``. The default values
+    change nothing.
 
     Attributes:
         temperature: Divides the logits of a binary, ordinal or classification head.
@@ -137,8 +137,8 @@ class Calibration:
             no probabilities.
         isotonic: The x and the y coordinates of the points of an isotonic regression, which maps
             scores. None applies no regression.
-        threshold: The probability that is mapped to the score 0.5, chosen for the best F1 on
-            held-out data. None leaves scores as they are.
+        threshold: The probability that becomes the score 0.5, chosen for the best F1 on the
+            validation data. None leaves scores as they are.
         margin: Half the length of the interval around a score that holds nine in ten human ratings,
             as a share of the scale. None if it is not fitted.
         rows: The number of labelled dialogues on which the calibration is fitted.
@@ -152,16 +152,17 @@ class Calibration:
     rows: int = 0
 
     def apply_isotonic(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns ``units``, scores on [0, 1], mapped by ``isotonic``. Without ``isotonic`` they do
+        """Returns scores ``units`` on [0, 1], mapped by ``isotonic``. Without ``isotonic`` they do
         not change."""
         if self.isotonic is None:
             return np.asarray(units, dtype=np.float64)
         return map_isotonic(units, self.isotonic)
 
     def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Maps probabilities ``chances`` to scores on [0, 1], so that ``threshold`` becomes 0.5.
+        """Maps probabilities ``chances`` to scores on [0, 1], so that the probability ``threshold``
+        becomes the score 0.5.
 
-        The map is linear on each side of ``threshold``. Without a threshold nothing changes.
+        The map is linear below and above ``threshold``. Without a threshold nothing changes.
         """
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
@@ -178,6 +179,10 @@ class OutputHead:
             classification head, 1 for any other head.
         targets: The number of target values of a labelled dialogue: ``levels`` for an ordinal or
             classification head, 1 for any other head.
+
+    Raises:
+        ConfigError: The kind of head does not fit the scale, such as an ordinal head for a
+            continuous scale.
     """
 
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
@@ -211,7 +216,7 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each labelled dialogue. It is 0 where the label is missing.
+        """Returns the loss [B] of each dialogue. It is 0 where the label is missing.
 
         Args:
             logits: [B, outputs].
@@ -303,7 +308,8 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns the expected rating [B] on the dimension's scale, in float64 on the CPU.
+        """Returns the expected rating [B] on the dimension's scale before calibration, in float64
+        on the CPU.
 
         Args:
             logits: [B, outputs].
@@ -324,8 +330,11 @@ def make_output_heads(
     """Returns a new head for each of ``dimensions``, in order.
 
     Args:
-        settings: Dimension name -> settings of its head. Without settings, a binary dimension gets
-            a binary head, and a dimension with another scale a regression head.
+        settings: Dimension name -> settings of its head. A dimension without settings gets a binary
+            head if its scale is binary, otherwise a regression head.
+
+    Raises:
+        ConfigError: A kind of head does not fit its dimension's scale.
     """
     heads = []
     for dimension in dimensions:
@@ -364,8 +373,8 @@ def corn_probabilities(logits: Tensor) -> Tensor:
 
 
 def rating_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability of each rating, [B, levels], if a rating is a normally distributed
-    value that is rounded to the nearest rating.
+    """Returns the probability of each rating, [B, levels], if ratings are normally distributed
+    values that are rounded to the nearest level.
 
     Args:
         value: [B], the means of the B normal distributions, on [0, 1].

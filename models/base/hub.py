@@ -117,8 +117,9 @@ def is_hub_id(name: str, *, owned: bool = True) -> bool:
 
 
 def files_to_upload(folder: Path) -> list[Path]:
-    """Returns the files in a judge's ``folder`` that an upload to the Hub contains: only files that
-    this package writes.
+    """Returns the paths of the files in a judge's ``folder`` that an upload to the Hub contains:
+    only files that this package writes. The folders of a hybrid's members (the judges that it
+    combines) are searched too.
 
     Raises:
         HubError: A file is reached through a symbolic link.

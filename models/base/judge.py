@@ -94,7 +94,7 @@ class DimensionScore:
         distribution: The probability of each rating on the scale, lowest rating first. Empty if
             unknown.
         details: Facts about the score for ``Judgement.details``, such as ``{"raw": 3.7}``.
-        contributions: How much each turn added to the score. None if unknown.
+        contributions: How much each turn of the dialogue added to the score. None if unknown.
         failure: Why the score is None, such as ``the dialogue has no fact``. None if there is a
             score.
     """
@@ -113,8 +113,8 @@ def as_judgement(
 
     Args:
         results: Dimension name -> its score.
-        failure: Why a score is None. If it is not given, the Judgement gets the failures in
-            ``results``, joined by semicolons.
+        failure: Why a score is None. Without it, the failures in ``results`` are joined by
+            semicolons.
         fields: Further fields of the Judgement, such as ``explanation``.
     """
     scores, distributions, details, contributions = {}, {}, {}, {}
@@ -147,7 +147,8 @@ class Judge(ABC):
         dimensions: What the judge can score, with the scale of each.
         languages: ISO 639-1 codes of the supported languages. None means any, or unknown.
         revision: A hash of the judge's files, or ``unsaved``.
-        computing: A lock that lets one thread at a time use the judge's network.
+        computing: A lock that lets one thread at a time use the judge's network. The default locks
+            nothing.
         token_budget: The maximum number of tokens in a batch, with padding.
         window: The number of dialogues that are read, sorted by length and scored together.
         windows_at_once: How many windows are scored in parallel.
@@ -188,8 +189,8 @@ class Judge(ABC):
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Returns what identifies the judge in saved scores, such as its name and a hash of its
-        weights."""
+        """Returns the signature that identifies the judge in saved scores, with its name and a hash
+        of its weights or settings."""
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
@@ -240,8 +241,8 @@ class Judge(ABC):
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
-        """Returns what identifies the judge in saved scores: its name, a hash of its dimensions,
-        the package version and ``fields``.
+        """Returns the signature that identifies the judge in saved scores: its name, a hash of its
+        dimensions, the package version and ``fields``.
 
         Args:
             fields: Further fields of the Signature, such as ``revision`` (a hash of the weights)
@@ -276,10 +277,11 @@ class Judge(ABC):
         A dialogue without an assistant turn gets a judgement with a reason in place of a score.
 
         Args:
-            dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them.
+            dialogues: ``Dialogue`` objects, or chats in a form that ``parse_dialogue`` reads, such
+                as a list of messages.
             level: ``dialogue`` scores each dialogue, ``turn`` each assistant turn without the turns
                 after it, ``last`` only the last assistant turn.
-            dimensions: The names to score. None is all.
+            dimensions: The names of the dimensions to score. None is all.
             progress: Called after each batch with the number of dialogues that it finished.
             warn: Whether to log a warning at the end about turns that did not fit and unsupported
                 languages.
@@ -422,13 +424,16 @@ class Judge(ABC):
         """Loads a judge from a folder, a YAML file or the Hub.
 
         Args:
-            path_or_repo_id: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
+            path_or_repo_id: The name of a shipped judge such as ``boxed``, a folder, a YAML file,
+                or a Hub id.
             revision: A branch, tag or commit of the Hub id. None is main.
             options: ``device``, ``dtype``, or other settings, which override the settings in the
                 folder or YAML file.
 
         Raises:
             JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
+            JudgeLoadError, ConfigError: A setting is unknown or wrong, or something that the judge
+                needs is not available, such as the device.
         """
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
@@ -437,11 +442,14 @@ class Judge(ABC):
         """Saves the judge in a folder and returns the folder.
 
         Args:
-            path: The folder.
-            golden: Whether to score sixteen fixed dialogues and save the scores, with which ``medal
-                doctor`` checks the judge on other machines. None is True, except for a hybrid (a
+            path: The folder. Another judge in it is replaced.
+            golden: Whether to score sixteen fixed dialogues and save the scores too. ``medal
+                doctor`` compares with them on other machines. None is True, except for a hybrid (a
                 judge that combines others) that asks language models, because their answers can
                 cost money.
+
+        Raises:
+            ConfigError: Judges of this kind cannot be saved.
         """
         folder = save_judge(self, Path(path))
         # The answers of a hybrid's language models can cost money.
@@ -463,6 +471,7 @@ class Judge(ABC):
             revision: A tag to create for the commit, such as ``v1``. None creates none.
 
         Raises:
+            ConfigError: Judges of this kind cannot be saved.
             HubError: The upload fails, the tag exists, or the repository is public but ``private``
                 is true.
         """
@@ -518,12 +527,12 @@ def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     parsed when it is reached.
 
     Args:
-        dialogues: ``Dialogue`` objects, or chats as ``parse_dialogue`` reads them, such as a list
-            of messages.
+        dialogues: ``Dialogue`` objects, or chats in a form that ``parse_dialogue`` reads, such as a
+            list of messages.
 
     Raises:
-        ConfigError: ``dialogues`` is a single dialogue. Also, when an element is reached that is
-            not a dialogue.
+        ConfigError: ``dialogues`` is a single dialogue, or an element is not a dialogue. The second
+            is raised when the element is reached.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -557,9 +566,9 @@ def make_score_requests(
     """Returns the requests to score ``dialogue``.
 
     Args:
-        level: ``turn`` makes a request for each assistant turn, ``last`` one for the last assistant
-            turn, ``dialogue`` one for the whole dialogue. Without an assistant turn it is always
-            one for the whole dialogue.
+        level: ``dialogue`` makes one request for the whole dialogue, ``turn`` one for each
+            assistant turn, ``last`` one for the last assistant turn. Without an assistant turn,
+            each level makes one for the whole dialogue.
         row: The index of the dialogue among the dialogues that are scored together.
     """
     turns = dialogue.assistant_turns
@@ -614,7 +623,8 @@ def warn_at_end(
     judge does not support.
 
     Args:
-        supported: Codes of the supported languages, which the warning lists.
+        supported: Codes of the supported languages, which the warning lists. None if they are
+            unknown.
     """
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()

@@ -16,8 +16,8 @@ from medal_judges.storage.files import PicklableLock
 
 
 def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments that construct a saved judge: ``dimensions``, ``name``, ``calibration``
-    and ``facts``.
+    """Returns keyword arguments to construct a saved judge: ``dimensions``, ``name``,
+    ``calibration`` and ``facts``, each from its field of judge.json.
 
     Args:
         saved: The content of judge.json.

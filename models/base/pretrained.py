@@ -29,9 +29,9 @@ def load_base_model(
         path: A folder or a Hub id.
         config: The judge's settings, with the fields ``base_revision`` (the revision to load) and
             ``base`` (the model's name in error messages).
-        change: Is called with the model's config of transformers, which it may edit, before the
-            network is built.
-        options: Arguments of transformers' ``from_pretrained``.
+        change: A function that is called with transformers' config of the model before the network
+            is built. It may edit the config.
+        options: Further arguments of ``kind.from_pretrained``.
 
     Raises:
         JudgeLoadError: The base model cannot be loaded.
@@ -54,8 +54,8 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
 
     Args:
         kind: The class of transformers that loads the network.
-        change: Is called with the network's config of transformers before the network is built. It
-            raises an error if the config is not allowed.
+        change: A function that is called with transformers' config of the network before the
+            network is built. It raises an error if the config is not allowed.
 
     Raises:
         JudgeLoadError: Weights are missing or do not fit the config, or the tokenizer has ids
@@ -120,10 +120,10 @@ def load_network(
     Args:
         kind: The class of transformers that loads the network.
         path: A folder, or a Hub id at ``revision``.
-        change: Is called with the network's config of transformers, which it may edit, before the
-            network is built.
+        change: A function that is called with transformers' config of the network before the
+            network is built. It may edit the config.
         tokenizer: The folder or Hub id of the tokenizer. None is ``path``.
-        options: Arguments of ``kind.from_pretrained``.
+        options: Further arguments of ``kind.from_pretrained``.
 
     Returns:
         The network, the tokenizer, and transformers' report about its weights: the lists
@@ -152,7 +152,7 @@ def max_positions(settings: Any) -> int | None:
     """Returns the maximum number of tokens that a network can read, or None if there is no limit.
 
     Args:
-        settings: The network's config of transformers.
+        settings: transformers' config of the network.
     """
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
@@ -162,12 +162,12 @@ def max_positions(settings: Any) -> int | None:
 
 
 def adapt_and_check_base(config: Any, settings: Any) -> None:
-    """Checks that a judge can be trained on a base model, and sets the model's attention dropout to
-    0.
+    """Checks that a judge can be trained on a base model, and turns the attention dropout of the
+    model off.
 
     Args:
-        config: The judge's settings.
-        settings: The base model's config of transformers, which is edited.
+        config: The judge's settings, with ``base`` (the model's name) and ``max_tokens``.
+        settings: transformers' config of the base model, in which the dropout is set to 0.
 
     Raises:
         ConfigError: The architecture is not supported, or ``config.max_tokens`` is more than the

@@ -86,8 +86,8 @@ def require_safe_folder(folder: Path) -> None:
     """Raises JudgeLoadError if a judge's ``folder`` could run code or exhaust the memory when it is
     loaded.
 
-    Refused are pipes, links that lead out of the folder, and files with a forbidden setting or
-    size.
+    It refuses pipes, links that lead out of the folder, files that are too large, and files with a
+    forbidden setting.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
 

@@ -62,6 +62,9 @@ def save_judge(judge: Any, path: Path) -> Path:
     returns the folder.
 
     An existing folder is replaced atomically. Files in it that do not belong to a judge are kept.
+
+    Raises:
+        ConfigError: Judges of this kind cannot be saved.
     """
 
     def ignored_names(folder: str, names: list[str]) -> list[str]:
@@ -137,13 +140,15 @@ def load_judge(
     """Loads a judge from a folder, a YAML file or the Hub.
 
     Args:
-        source: A shipped name such as ``boxed``, a folder, a YAML file, or a Hub id.
+        source: The name of a shipped judge such as ``boxed``, a folder, a YAML file, or a Hub id.
         revision: A branch, tag or commit of the Hub id. None is main.
         options: ``device``, ``dtype``, or other settings, which override the settings in the folder
             or YAML file.
 
     Raises:
-        JudgeLoadError: The judge is not found or cannot be loaded.
+        JudgeLoadError: The judge is not found, cannot be downloaded, or has damaged files.
+        JudgeLoadError, ConfigError: A setting is unknown or wrong, or something that the judge
+            needs is not available, such as the device.
     """
     described = judge_yaml(source)
     if described is None or revision is not None:
@@ -160,11 +165,11 @@ def find_or_download_judge(source: str | Path, revision: str | None = None) -> P
     """Returns the folder of a saved judge, after a download if it is on the Hub.
 
     Args:
-        source: A shipped name such as ``boxed``, a folder, or a Hub id.
-        revision: A branch, tag or commit of the Hub id.
+        source: The name of a shipped judge such as ``boxed``, a folder, or a Hub id.
+        revision: A branch, tag or commit of the Hub id. None is main.
 
     Raises:
-        HubError: There is no such judge.
+        HubError: There is no such judge, or the download fails.
     """
     folder = packaged_judge_folder(source) or Path(source)
     if revision is None and folder.is_dir():
@@ -173,13 +178,16 @@ def find_or_download_judge(source: str | Path, revision: str | None = None) -> P
 
 
 def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[str]:
-    """Returns the hashes of the chats that a saved judge was trained on, after a download if it is
-    on the Hub.
+    """Returns the hashes of the chats on which a saved judge was trained. A judge on the Hub is
+    downloaded first.
 
     Args:
-        judge: A shipped name such as ``boxed``, a folder, or a Hub id. A YAML file has no training
-            data: the result is empty.
-        revision: A branch, tag or commit of the Hub id.
+        judge: The name of a shipped judge such as ``boxed``, a folder, a Hub id, or a YAML file. A
+            judge in a YAML file is not trained, so the result is empty.
+        revision: A branch, tag or commit of the Hub id. None is main.
+
+    Raises:
+        HubError: There is no such judge, or the download fails.
     """
     chats: set[str] = set()
     if judge_yaml(judge) is None:
@@ -296,8 +304,8 @@ def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
         name: The file's path, with which error messages start.
 
     Raises:
-        JudgeLoadError: The family is unknown or can only be trained, or a setting is missing or
-            wrong.
+        JudgeLoadError: The family (the kind of judge) is unknown or can only be trained.
+        JudgeLoadError, ConfigError: A setting is missing, unknown or wrong.
     """
     settings = dict(settings)
     family = _import_family_class(settings.pop("family", None), name)
@@ -374,7 +382,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Returns the tensors in the safetensors file ``path``, as tensor name -> tensor.
 
     Raises:
-        JudgeLoadError: The file is missing or damaged, or has values that are not finite.
+        JudgeLoadError: The file is missing or damaged, or has values that are not finite
+            floating-point numbers.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -401,8 +410,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def require_matching_tensors(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Raises JudgeLoadError if the names or shapes of saved tensors are not the names and shapes
-    that the network needs.
+    """Raises JudgeLoadError unless saved tensors have the names and shapes that a network needs,
+    and no other tensor is saved.
 
     Args:
         expected: Name -> a tensor of the network.
@@ -427,7 +436,8 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if ``differences`` between saved weights and a network are not empty.
+    """Raises JudgeLoadError if ``differences`` names a weight in which saved weights and a network
+    differ.
 
     Args:
         path: The file or folder of the weights, which the error names.
@@ -459,11 +469,14 @@ def options_with_placement(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` where the judge's YAML file has them: at
-    the top, or inside ``llm``.
+    """Returns ``options`` with ``device`` and ``dtype`` at the place where the settings of a judge
+    have them.
+
+    A judge with a network of its own has them at the top. A judge that asks a local language model
+    has them inside ``llm``, the settings of the model.
 
     Args:
-        settings: The content of the YAML file.
+        settings: The content of the judge's YAML file.
         options: Settings that the user gave, such as ``{"device": "cuda"}``.
         name: The judge's name, for the error.
         strict: Whether ``device`` or ``dtype`` for a judge that cannot use it is an error. If

@@ -99,7 +99,7 @@ class SequenceJudge(LearnedJudge):
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         """Returns the text that the network reads for each of ``dialogues``, with its token ids.
 
-        The text has the newest turns that fit.
+        The oldest turns of a dialogue that is too long are left out.
         """
 
     @abstractmethod
@@ -119,13 +119,15 @@ class SequenceJudge(LearnedJudge):
         return self
 
     def outputs_by_dimension(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns dimension name -> output of its head, [B, outputs]: the logits, or the score of a
-        regression head.
-
-        The score of a regression head is before calibration. 0 and 1 are the ends of the scale.
+        """Splits the logits of the network by dimension.
 
         Args:
             logits: [B, outputs of all heads], as the network returns them.
+
+        Returns:
+            Dimension name -> [B, outputs of its head]. For a regression head this is the score
+            before calibration, where 0 and 1 are the ends of the scale. For any other head it is
+            the logits.
         """
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
@@ -135,12 +137,12 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each labelled dialogue, summed over all heads.
+        """Returns the loss [B] of each dialogue, summed over all heads.
 
         Args:
             logits: [B, outputs of all heads], as the network returns them.
-            targets: [B, targets of all heads], labels on [0, 1] or probabilities of the ratings.
-                NaN means no label.
+            targets: [B, targets of all heads]: a label on [0, 1] for a regression or binary head,
+                the probability of each rating for any other head. NaN means no label, and adds 0.
         """
         units = self.outputs_by_dimension(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)

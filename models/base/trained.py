@@ -12,8 +12,8 @@ class TrainedConfig(Config):
 
     Attributes:
         family: The kind of judge, such as ``encoder``.
-        by_steps: Whether the judge is trained by gradient descent, with transformers'
-            TrainingArguments. If false, the judge is fitted in one call.
+        by_steps: Whether training takes many steps of gradient descent, with transformers'
+            TrainingArguments. If false, one call fits the judge.
     """
 
     by_steps: ClassVar[bool] = False

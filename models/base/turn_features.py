@@ -89,8 +89,8 @@ Grams = tuple[set[Any], set[Any], set[Any]]  # words, pairs and triples of words
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of ``text``. Scripts without spaces are split into pieces about
-    as long as a word."""
+    """Returns the lower-case words of ``text`` without punctuation. Scripts without spaces are
+    split into pieces about as long as a word."""
     return _WORD.findall(text.casefold())
 
 
@@ -114,8 +114,8 @@ class _Speaker:
 
 
 def surface_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns features of the text of each turn, such as the share of its words that its speaker
-    said recently.
+    """Returns features of the text of each turn, such as its length and the share of its words that
+    its speaker said recently.
 
     The features of a turn do not depend on later turns.
 
@@ -199,14 +199,16 @@ def _has_near_copy(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
 
 
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
-    """Returns how similar each turn is to earlier turns, [T, 7] in the order of SIMILARITY_NAMES.
-
-    A similarity is 0 if there is no earlier turn to compare with. The columns ``centred_*`` also
-    depend on later turns, because the mean embedding of the dialogue is subtracted.
+    """Returns how similar each turn is to earlier turns, as cosines of embeddings.
 
     Args:
         cosines: [T, T], the cosines between the embeddings of the T turns.
         roles: [T], 0 for a user turn, 1 for an assistant turn.
+
+    Returns:
+        [T, 7] in the order of SIMILARITY_NAMES, such as the cosine to the partner's last turn. 0 if
+        there is no earlier turn to compare with. The mean embedding of the dialogue is subtracted
+        for the columns ``centred_*``, which therefore also depend on later turns.
     """
     centred = _centred_cosines(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))

@@ -52,8 +52,8 @@ def push_judge(
 
 
 def require_public_base(folder: Path) -> None:
-    """Raises ConfigError if the judge in ``folder`` needs a base model that is a folder of this
-    machine."""
+    """Raises ConfigError if the judge in ``folder`` needs a base model that is only in a folder of
+    this machine. The members of a hybrid (the judges that it combines) are checked too."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):

@@ -177,12 +177,15 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 
 def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the saved result of ``medal trial``, which tests how scores react to edited
-    dialogues, for the judge in ``folder``.
+    """Returns the result of ``medal trial`` that is saved in a judge's ``folder``. The trial tests
+    how scores react to edited dialogues.
 
     Returns:
-        The content of trial.json, with a list of (group of checks, verdict) as ``verdicts``. None
-            if there is no trial, or the judge has changed since.
+        The content of trial.json, and ``verdicts``: the (group, verdict) of each check, such as
+            ``("same", "green")``. None if there is no trial, or the judge has changed since.
+
+    Raises:
+        JudgeLoadError: golden.json, which identifies the judge, is missing or damaged.
     """
     path = folder / TRIAL_NAME
     if not path.is_file():

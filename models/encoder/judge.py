@@ -63,7 +63,8 @@ class EncoderJudge(SequenceJudge):
             device: Where the judge runs. None is the GPU if there is one.
 
         Raises:
-            ConfigError: The settings do not fit the encoder.
+            ConfigError: The settings do not fit the encoder or the dimensions, or this machine does
+                not have the device.
             JudgeLoadError: The encoder cannot be loaded.
         """
         heads = make_output_heads(dimensions, config.heads)
@@ -108,6 +109,7 @@ class EncoderJudge(SequenceJudge):
 
         Raises:
             JudgeLoadError: Weights are missing or do not fit the settings.
+            ConfigError: The dtype is unknown, or this machine does not have the device.
         """
         saved = read_config(folder)
         state, config = constructor_arguments(saved), EncoderConfig(**saved["encoder"])

@@ -33,7 +33,8 @@ class DialogueRenderer:
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         """Returns the text and the token ids of each of ``dialogues``.
 
-        A dialogue that is longer than ``max_tokens`` loses its oldest turns.
+        A dialogue that is longer than ``max_tokens`` loses its oldest turns. If even its last turn
+        is too long, the end of that turn is cut.
         """
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]

@@ -66,15 +66,17 @@ _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """The follow-ups (possible next user turns) that fit one dialogue, as chosen by a model.
+    """The follow-ups (possible next user turns) that fit one dialogue, as chosen by a language
+    model that is asked several times.
 
     Attributes:
-        indices: The indices in the pool of the follow-ups that the model chose every time it was
-            asked. If there are none, all indices.
-        empty: Whether no follow-up was chosen every time, so that ``indices`` has all.
-        usage: The tokens and costs of all questions.
+        indices: The indices in the pool of the follow-ups that the model chose every time. All
+            indices of the pool if there are none.
+        empty: Whether there is no follow-up that the model chose every time.
+        usage: The sum of all questions, such as ``{"tokens": 15, "input_tokens": 12, ...}``.
         failure: Why an answer of the model could not be read, or None.
-        transient: Whether the failure is transient, so that a retry may succeed.
+        transient: Whether the model failed to answer for a passing reason, such as a server that is
+            down, so that a retry may succeed.
     """
 
     indices: tuple[int, ...]
@@ -128,11 +130,11 @@ def select_follow_ups(
         pool: The follow-ups to choose from.
         turn: Whether the question is about the last assistant turn instead of the dialogue.
         seed: Seeds the order in which follow-ups are shown.
-        runs: How often to ask about each dialogue.
+        runs: The number of times that the model is asked about each dialogue.
 
     Returns:
-        For each dialogue the follow-ups that were chosen in all runs, or the whole pool if there
-            are none. A selection has a ``failure`` if an answer could not be read.
+        For each dialogue the follow-ups that were chosen every time, or the whole pool if there are
+        none. A selection has a ``failure`` if an answer could not be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -272,7 +274,8 @@ class LogisticScale(Config):
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
 
-    A higher raw value is always better. If low scores are good, the sigmoid's argument is negated.
+    A higher raw value always means a better dialogue. For a dimension whose low scores are good,
+    the sigmoid's argument is negated, so that the score falls.
 
     Attributes:
         center: The raw value that is mapped to the middle of the scale.
@@ -284,24 +287,25 @@ class LogisticScale(Config):
 
 
 class FollowUpConfig(Config):
-    """The settings of a follow-up judge. Its file in configs/judges/ has ``family: followup``.
+    """The settings of a follow-up judge, which scores by the likelihoods of follow-ups (possible
+    next user turns). Its file in configs/judges/ has ``family: followup``.
 
     Attributes:
         name: The name of the judge.
         llm: The language model that computes the likelihoods, such as a Hub id.
         rubric: A file that defines the dimensions, or the name of a shipped one, such as ``fed``.
         dimensions: The dimensions of the rubric to score. Empty means all.
-        followups: A file of follow-ups (possible next user turns), or a shipped name such as
-            ``followups/fed``.
+        followups: A file of follow-ups, or a shipped name such as ``followups/fed``.
         draw: How many follow-ups to draw at random, equally many from each model that proposed
             them. None takes all.
         seed: Seeds the draw, and the order in which a model with ``select`` sees the follow-ups.
         likelihood: ``conditional``: the likelihood of a follow-up given the dialogue. ``joint``:
             the likelihood of dialogue and follow-up together, as in FED.
         reduce: Whether log-probabilities of tokens are averaged (``mean``) or added up (``sum``).
-        answers: How many of the last assistant turns are scored, each by the follow-ups after it.
-            None is all. If a single turn is judged, only this turn is scored.
-        decay: The weight of an assistant turn relative to the next one, such as 0.8.
+        answers: How many of the last assistant turns are scored, each by the likelihoods of
+            follow-ups after it. None is all. If a single turn is judged, only this turn is scored.
+        decay: The weight of an assistant turn is this factor times the weight of the next one, such
+            as 0.8. With 1 all weigh the same.
         select: Whether to ask the model first which follow-ups fit the dialogue, as in DIET.
         scale: Dimension -> the map from raw values (differences of log-likelihoods) to scores, such
             as ``{"overall": {"center": 3.0, "spread": 0.5}}``.
@@ -351,6 +355,11 @@ class FollowUpJudge(Judge):
 
     Args:
         config: The settings, which name the language model and the file of follow-ups.
+
+    Raises:
+        ConfigError: A dimension is unknown or has no follow-up, or ``draw`` does not fit the file.
+        NotAvailableError: The language model is not available, or it did not itself propose the
+            follow-ups of a SELFMAP file.
     """
 
     family = "followup"
@@ -390,7 +399,7 @@ class FollowUpJudge(Judge):
         """Returns the judge that ``settings`` describe, the fields of FollowUpConfig.
 
         Raises:
-            ConfigError: A field is wrong.
+            ConfigError: A field is wrong, or the language model is not available.
         """
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(cls.config_class, dict(settings), where=where))

@@ -26,7 +26,7 @@ class FollowUp(Config):
         text: The user turn, such as ``You already said that.``
         sign: Whether the user turn is a good (``positive``) or a bad (``negative``) sign for the
             dialogue.
-        dimensions: The dimensions that the user turn tells something about. Empty means all.
+        dimensions: The dimensions for which the user turn is a sign. Empty means all.
         by: The model that proposed the follow-up, or None.
     """
 
@@ -71,7 +71,7 @@ class FollowUpPool(Config):
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def indices_for(self, dimension: str) -> tuple[int, ...]:
-        """Returns the indices of the follow-ups that tell something about ``dimension``."""
+        """Returns the indices of the follow-ups that are a sign for ``dimension``."""
         applies = [
             not f.dimensions or dimension in f.dimensions for f in self.follow_ups
         ]

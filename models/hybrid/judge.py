@@ -41,16 +41,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The formula by which a hybrid judge computes its score of one dimension from other judges'
-    scores, all on [0, 1].
+    """The formula by which a hybrid judge computes its score of one dimension from the scores of
+    its members, the judges that it combines. All scores are on [0, 1].
 
         score = curve(squash(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...))
 
     ``squash`` maps sums beyond 0 and 1 into [0, 1].
 
     Attributes:
-        inputs: Scores of members (the combined judges), such as ``geval:empathy``. ``geval`` alone
-            is that member's score of the formula's own dimension.
+        inputs: Names of scores. ``geval:empathy`` is the score of the member ``geval`` on the
+            dimension ``empathy``. ``geval`` alone is its score on the formula's own dimension.
         weights: The weight of each of ``inputs``, in the same order.
         intercept: The constant term of the sum.
         curve: The x values and the y values of the knots of a monotone calibration map. None is no
@@ -147,7 +147,7 @@ class HybridSettings(Config):
 
 @plain_dataclass(frozen=True, slots=True)
 class Member:
-    """A judge that a hybrid combines with others, as it was loaded.
+    """A loaded judge that a hybrid combines with others.
 
     Attributes:
         name: The judge's name in the hybrid.
@@ -176,8 +176,13 @@ class Member:
         return self.file in _shipped_files()
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options to give to ``from_pretrained`` again because they are not saved, such
-        as servers and paths."""
+        """Returns the options that ``from_pretrained`` needs again because the saved hybrid does
+        not hold them.
+
+        Returns:
+            Option -> value, such as the address of a server or the ``path`` of the judge's YAML
+            file.
+        """
         if self.file is None:
             return self.judge.unsaved_options()
         if self.is_shipped:
@@ -185,13 +190,12 @@ class Member:
         return {"path": self.file, **self.options}
 
     def save_or_reference(self, folder: Path) -> dict[str, Any]:
-        """Saves the judge in members/NAME of the hybrid's ``folder``. A judge that a YAML file
-        describes is not saved.
+        """Saves a judge that was loaded from a folder, in members/NAME of the hybrid's ``folder``.
+        A judge that a YAML file describes is not saved.
 
         Returns:
-            The member's record for judge.json, ``{"signature": ..., "path": ...}``: what identifies
-                the judge in saved scores, and its folder or shipped YAML file (None for another
-                file).
+            The member's record for judge.json. ``signature`` identifies the judge in saved scores.
+            ``path`` is members/NAME, a YAML file of this package, or None for any other YAML file.
         """
         path = self.file if self.is_shipped else None
         if self.file is None:
@@ -222,8 +226,8 @@ def load_saved_member(
 
     Args:
         saved: The member's record in judge.json, from ``save_or_reference``.
-        options: Member -> its options. ``device`` and ``dtype`` beside the members apply to all
-            members that are saved as folders.
+        options: Member name -> options of that member. ``device`` and ``dtype`` are also keys,
+            whose values apply to all members that are saved as folders.
 
     Raises:
         JudgeLoadError: The member is missing or has changed since it was saved.
@@ -265,8 +269,8 @@ class HybridJudge(Judge):
         facts: Facts about the training of the formulas, which judge.json keeps.
 
     Raises:
-        ConfigError: A formula has an unknown member, or a member whose good scores are low where
-            the hybrid's are high (or the reverse).
+        ConfigError: A formula has an unknown member or dimension. Or it takes a member's score of
+            its own dimension, and only one of the two judges counts high scores as good.
     """
 
     family = "hybrid"
@@ -355,8 +359,8 @@ class HybridJudge(Judge):
         return models
 
     def signature(self) -> Signature:
-        """Returns what identifies the hybrid in saved scores, including the name and revision of
-        each member."""
+        """Returns the signature that identifies the hybrid in saved scores, with the name and
+        revision of each member."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()

@@ -25,8 +25,8 @@ REACTION_NAMES = (
 
 
 class LinearConfig(TrainedConfig):
-    """The settings of a linear judge, as in its judge.json: a frozen text encoder, and one head for
-    each dimension.
+    """The settings of a linear judge, saved in its judge.json. The judge has a frozen text encoder,
+    and one head (a linear model or an MLP) for each dimension.
 
     Attributes:
         base: The pretrained text encoder, which is not trained: a Hub id, a folder,
@@ -34,13 +34,15 @@ class LinearConfig(TrainedConfig):
         base_revision: The branch, tag or commit of a Hub id.
         max_tokens: The maximum number of tokens that the encoder reads at once. Longer texts are
             encoded in pieces.
-        reading: What the judge reads. ``turns``: the mean embedding and features of each speaker's
-            turns. ``dialogue``: the embedding of the whole dialogue as one text, and the mean
-            features of each speaker's turns. ``answers``: each assistant turn with the user turn
-            before it.
-        vectors: Whether the judge reads embeddings of texts besides ``features``.
-        features: Features of turns, from base/turn_features.py, such as ``log_words`` (log of the
-            number of words) for both speakers, or ``user.log_words`` for one.
+        reading: What a head reads. ``turns``: the mean embedding and mean features of each
+            speaker's turns. ``dialogue``: the embedding of the whole dialogue as one text, and the
+            mean features of each speaker's turns. ``answers``: each assistant turn with the user
+            turn before it. A dialogue is then read as its mean answer, or as its worst one if low
+            scores are good.
+        vectors: Whether the heads read embeddings. Otherwise they read ``features`` only.
+        features: The names of turn features, listed in base/turn_features.py, such as ``log_words``
+            (log of the number of words). ``log_words`` is for both speakers, ``user.log_words`` for
+            one.
         limit: The maximum absolute value of a standardised feature. Larger values are clipped. None
             clips nothing.
         reply: Example replies of a pleased and of an annoyed user, such as ``{"positive": ["Good
@@ -48,13 +50,14 @@ class LinearConfig(TrainedConfig):
             and ``follows_answer`` need them.
         head: The model of each dimension: ``ridge``, ``logistic`` or ``mlp_classifier``. None is
             ``logistic`` for a binary dimension and ``ridge`` for any other.
-        grid: Hyperparameter -> the values to try, such as ``{"alpha": [0.1, 1]}``. Linear heads
-            have ``alpha`` (L2 penalty) and ``share`` (the factor that embeddings are multiplied
-            by). MLPs have ``classes`` (the highest class, counted from 0) and the settings of
-            scikit-learn's MLPClassifier.
+        grid: Hyperparameter -> the values among which cross-validation chooses, such as ``{"alpha":
+            [0.1, 1]}``. Linear heads have ``alpha`` (L2 penalty) and ``share`` (a factor on
+            embeddings). MLPs have ``classes`` (the highest class, where the lowest is 0) and the
+            arguments of scikit-learn's MLPClassifier.
         stretch: Whether to rescale a ridge head's scores to the standard deviation of the labels.
-        prior_weights: Dimension -> feature -> a weight to add to the fitted weight, such as
-            ``{"overall": {"user.near_copy": -0.25}}``. Needs ``stretch``.
+        prior_weights: Dimension -> feature -> a weight to add to the fitted weights, such as
+            ``{"overall": {"user.near_copy": -0.25}}``. The largest absolute value is the standard
+            deviation of the added part, relative to that of the fitted part. Needs ``stretch``.
         offsets: Dimension -> language -> a constant to add to a ridge head's score, as a fraction
             of the scale, such as ``{"overall": {"de": 0.03}}``. If given, the judge supports only
             these languages.
@@ -62,6 +65,9 @@ class LinearConfig(TrainedConfig):
             probable class (``argmax``).
         fold_by: What cross-validation holds out in a fold: a fifth of the dialogues
             (``conversation``) or all dialogues of one ``chatbot``.
+
+    Raises:
+        ValueError: A feature is unknown, or two settings conflict.
     """
 
     family: Literal["linear"] = "linear"
@@ -118,18 +124,15 @@ class LinearConfig(TrainedConfig):
 
     @property
     def bare_names_without_reply(self) -> tuple[str, ...]:
-        """The names of the features that work without the setting ``reply``, each without ``user.``
-        and ``assistant.``, such as ``("log_words", "copy")``."""
+        """The feature names without the prefix ``user.`` or ``assistant.``, each once, such as
+        ``("log_words", "copy")``. The features that need the setting ``reply`` are left out."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
         return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
     def bare_feature_names(self) -> tuple[str, ...]:
-        """The names of all features, each without ``user.`` and ``assistant.``, such as
-        ``("log_words", "reaction")``.
-
-        The features that need the setting ``reply`` come last.
-        """
+        """The feature names without the prefix ``user.`` or ``assistant.``, each once, such as
+        ``("log_words", "reaction")``. The features that need the setting ``reply`` come last."""
         names = {feature.rpartition(".")[2] for feature in self.features}
         return self.bare_names_without_reply + tuple(
             name for name in REACTION_NAMES if name in names
@@ -137,11 +140,11 @@ class LinearConfig(TrainedConfig):
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Feature -> its input columns, as pairs (side, name), where side 0 is the user and side 1
-        the assistant.
+        """Feature -> its input columns, as pairs (side, name). Side 0 is the user, side 1 the
+        assistant.
 
-        ``user.copy`` has the one column ``(0, "copy")``. ``copy`` has two, ``(0, "copy")`` and
-        ``(1, "copy")``.
+        The feature ``copy`` gives three keys: ``copy`` with the columns ``(0, "copy")`` and ``(1,
+        "copy")``, ``user.copy`` with the first and ``assistant.copy`` with the second.
         """
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
@@ -168,5 +171,9 @@ class LinearConfig(TrainedConfig):
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:
-        """Returns the model, such as ``ridge``, for a dimension of ``kind``, such as ``binary``."""
+        """Returns the model of a dimension: ``ridge``, ``logistic`` or ``mlp_classifier``.
+
+        Args:
+            kind: The dimension's kind, such as ``binary``. It matters only if ``head`` is None.
+        """
         return self.head or ("logistic" if kind == "binary" else "ridge")

@@ -45,11 +45,17 @@ Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the wind
 class TextEncoder:
     """Turns texts into embeddings with the pretrained model of a linear judge.
 
-    On a CPU the embedded models run without transformers, which is slow to import.
+    On a CPU, ``embedded:minilm`` and ``embedded:e5`` run without transformers, which is slow to
+    import.
 
     Args:
         folder: The folder of a sentence-transformers model.
         config: The judge's settings.
+
+    Raises:
+        JudgeLoadError: The model cannot be loaded.
+        ConfigError: The architecture is not supported, or ``config.max_tokens`` is more than the
+            model can read.
     """
 
     def __init__(self, folder: Path, config: LinearConfig) -> None:
@@ -88,7 +94,8 @@ class TextEncoder:
 
         Raises:
             JudgeLoadError: The encoder cannot be loaded.
-            ConfigError: ``config.max_tokens`` is more than the encoder can read.
+            ConfigError: The architecture is not supported, or ``config.max_tokens`` is more than
+                the encoder can read.
         """
         path = Path(find_or_convert_model(config.base))
         if not path.is_dir():
@@ -166,8 +173,15 @@ class TextEncoder:
         return [encoding.ids for encoding in encodings]
 
     def to_pieces(self, ids: Sequence[int]) -> Pieces:
-        """Splits the token ``ids`` of a text into pieces, and adds the special tokens (such as
-        ``[CLS]``) to each. A piece has at most ``max_tokens`` tokens with them."""
+        """Splits a text into pieces that the encoder can read at once.
+
+        Args:
+            ids: The token ids of the text, from ``token_ids``.
+
+        Returns:
+            The token ids of each piece with special tokens such as ``[CLS]``, at most
+            ``config.max_tokens`` in all.
+        """
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
             part = ids[start : start + self.limit]
@@ -176,14 +190,14 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns the embedding of each text, a unit vector, [texts, width].
+        """Returns the embedding of each text, a unit vector: [texts, width].
 
         A text of several pieces has the mean of their embeddings, weighted by their numbers of
-        tokens.
+        tokens and scaled to length 1.
 
         Args:
-            texts: For each text, its pieces of token ids from ``to_pieces``.
-            budget: The maximum number of padded tokens in a batch.
+            texts: For each text, the token ids of its pieces, from ``to_pieces``.
+            budget: The maximum number of tokens in a batch, with padding.
         """
         pass_sums = self._token_sums
         if self.packed is not None:

@@ -30,8 +30,8 @@ class FittedHead:
             ``logistic`` have one layer with one output.
         top: The highest class of an MLP, whose lowest class is 0. For the other kinds it is 1.
         classes: The classes that occur in an MLP's training data. Empty for the other kinds.
-        averages: What an average user turn and an average assistant turn add to the output of
-            ``ridge`` or ``logistic``.
+        averages: The pair (user, assistant): what an average turn of this speaker adds to the
+            output of ``ridge`` or ``logistic``.
     """
 
     kind: HeadName
@@ -54,7 +54,8 @@ class FittedHead:
             kind: ``ridge`` or ``logistic``.
             weights: The weight of each input column, [C].
             bias: The constant term.
-            averages: What an average user turn and an average assistant turn add to the output.
+            averages: The pair (user, assistant): what an average turn of this speaker adds to the
+                output.
         """
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
@@ -81,8 +82,9 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns the scores of n dialogues on [0, 1], [n], before isotonic calibration and the
-        decision threshold.
+        """Returns a score on [0, 1] for each of n dialogues, [n]. It is not yet calibrated by
+        isotonic
+        regression or rounded at the decision threshold.
 
         Args:
             columns: The inputs, [n, C].

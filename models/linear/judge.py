@@ -64,8 +64,7 @@ class LinearJudge(LearnedJudge):
     """A judge with a linear model or an MLP for each dimension. Their inputs are embeddings and
     features of turns.
 
-    Linear models that read turns also give contributions, which say what each turn adds to the
-    score.
+    Linear models that read turns also give contributions: what each turn adds to the score.
 
     Args:
         config: The settings.
@@ -74,7 +73,8 @@ class LinearJudge(LearnedJudge):
         heads: Dimension -> its trained model.
         device: Where the encoder runs. None is the GPU if there is one.
         dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
-        state: Further arguments of ``set_state``, such as ``name`` and ``calibration``.
+        state: The judge's ``name``, its ``calibration`` (dimension -> Calibration) and ``facts``
+            about the training run, all optional.
     """
 
     family = "linear"
@@ -118,6 +118,7 @@ class LinearJudge(LearnedJudge):
 
         Raises:
             JudgeLoadError: The encoder cannot be loaded.
+            ConfigError: The encoder does not fit the settings.
         """
         encoder = None
         if config.needs_base:
@@ -128,16 +129,18 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge that needs no training: the sigmoid of a sum of z-scores of features.
+        """Returns a judge that needs no training: its score is the sigmoid of a sum of z-scores of
+        features.
 
         Args:
             settings: The ``name``, the ``rubric`` and the ``features`` of assistant turns, such as
                 ``{"copy": {"mean": 0.1, "std": 0.1, "good": -1}}``. ``good`` is 1 if high values
                 are good, otherwise -1.
-            dimensions: Replace the dimensions of the rubric.
+            dimensions: The dimensions to score. None takes all of the rubric.
 
         Raises:
-            ValueError: A setting is unknown, or a feature needs the encoder.
+            ValueError: A setting or a feature is unknown, or a feature needs the encoder.
+            ConfigError: The rubric is unknown or malformed.
         """
         features = settings["features"]
         unknown = settings.keys() - {"name", "rubric", "features"}
@@ -195,11 +198,12 @@ class LinearJudge(LearnedJudge):
 
         Args:
             device: Where the encoder runs. None is the GPU if there is one.
-            dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
+            dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``. A judge without an
+                encoder supports ``fp32`` only.
 
         Raises:
-            JudgeLoadError: Weights are missing or do not fit the settings, or the encoder has other
-                weights than in training.
+            JudgeLoadError: Weights are missing or do not fit the settings, the encoder has other
+                weights than in training, or ``dtype`` is not supported.
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
@@ -332,10 +336,12 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns the scores of n dialogues on the dimension ``name``, on [0, 1], [n], before
-        isotonic calibration and the decision threshold.
+        """Returns a score on [0, 1] for each of n dialogues, [n]. It is not yet calibrated by
+        isotonic
+        regression or rounded at the decision threshold.
 
         Args:
+            name: The dimension to score.
             columns: The head's inputs, [n, C].
         """
         return self.heads[name].unit_scores(

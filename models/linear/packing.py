@@ -38,11 +38,11 @@ class PackedBert:
             self.weights[name] = weight.to(dtype)
 
     def token_sums(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """Returns the sum of the token vectors of each text, [P, H] in fp32, where H is the width
-        of the encoder.
+        """Returns the sum of the token vectors of each of P texts, [P, H] in fp32, where H is the
+        width of the encoder.
 
         Args:
-            pieces: The token ids of P texts, sorted by length.
+            pieces: The token ids of each text. Texts of the same length must follow each other.
         """
         settings = self.settings
         # The pieces are sorted by length, so texts of one length are together.

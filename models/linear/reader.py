@@ -32,7 +32,8 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 class DialogueReading:
     """The features and embeddings of a dialogue's T turns, before they are standardised.
 
-    ``read`` of DialogueReader fills all fields. ``add_reply_features`` later replaces ``features``.
+    M and F are numbers of features, and H is the width of an embedding. ``DialogueReader.read``
+    fills all fields, and ``DialogueReader.add_reply_features`` later replaces ``features``.
 
     Attributes:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
@@ -43,9 +44,9 @@ class DialogueReading:
         texts: The embeddings of the turns (unit vectors), [T, H], or [T, 0] if not needed.
         vectors: ``texts`` if the heads read embeddings of turns. Otherwise [T, 0].
         weights: The weight of each turn in the mean over its speaker's turns, [T].
-        text_vector: The embedding of the whole dialogue, [W], with ``reading: dialogue``. Otherwise
+        text_vector: The embedding of the whole dialogue, [H], with ``reading: dialogue``. Otherwise
             [0].
-        tokens: The number of tokens of all turns.
+        tokens: The number of tokens of all turns. Without an encoder it is the number of turns.
         skipped: How many of the oldest turns are left out of these arrays because the dialogue is
             too long.
     """
@@ -69,7 +70,8 @@ class DialogueReading:
 
 @dataclass(slots=True)
 class TurnScale:
-    """Standardises the features and embeddings of turns with statistics of the training data.
+    """Standardises the F features and the embeddings (W numbers) of turns with statistics of the
+    training data.
 
     In each array, row 0 is for user turns and row 1 for assistant turns.
 
@@ -117,8 +119,14 @@ class TurnScale:
 
 
 def concat_field(readings: Sequence[DialogueReading], field: str) -> npt.NDArray[Any]:
-    """Returns the arrays ``field`` (such as ``features``) of all ``readings``, concatenated along
-    their first axis, the turns: [T, ...]."""
+    """Returns the arrays ``field`` of all ``readings`` as one array, concatenated along the turns:
+    [T,
+    ...].
+
+    Args:
+        field: The name of an array of DialogueReading with a row for each turn, such as
+            ``features``.
+    """
     return np.concatenate([getattr(reading, field) for reading in readings])
 
 
@@ -144,8 +152,9 @@ class DialogueReader:
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
-        """What each input column [C] holds: (side, feature), or None for a component of an
-        embedding. Side 0 is the user, side 1 the assistant."""
+        """What each of the C input columns holds: a pair (side, feature), or None for a component
+        of
+        an embedding. Side 0 is the user, side 1 the assistant."""
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
@@ -156,14 +165,15 @@ class DialogueReader:
 
     @property
     def vector_mask(self) -> npt.NDArray[np.bool_]:
-        """Whether each input column [C] is a component of an embedding, and not a feature."""
+        """[C]: True for each input column that is a component of an embedding, False for a
+        feature."""
         return np.array([feature is None for feature in self.layout])
 
     def feature_row(self, values: Mapping[str, float]) -> Floats:
         """Returns an input row [C] with the given features, and 0 in all other columns.
 
         Args:
-            values: Feature -> the number in its columns, such as ``{"user.copy": 1.0}``.
+            values: Feature -> the number to write into its columns, such as ``{"user.copy": 1.0}``.
         """
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
@@ -292,13 +302,14 @@ class DialogueReader:
     def add_reply_features(
         self, readings: Sequence[DialogueReading], half: int | None = None
     ) -> None:
-        """Adds the features from the reply models (which predict the user's next turn) to
+        """Appends the features from the reply models (which predict the user's next turn) to
         ``features`` of each of ``readings``.
 
         Does nothing if the judge has no reply models.
 
         Args:
-            half: In training, the reply model to use, 0 or 1. None takes the mean of both.
+            half: In training, the index of the reply model to use, 0 or 1. None takes the mean of
+                both.
         """
         if self.reactions is None or not readings:
             return
@@ -333,8 +344,8 @@ class DialogueReader:
 
         Args:
             readings: The n dialogues.
-            rows: The features and embeddings of all their T turns, from ``turn_columns``, [T, F +
-                W].
+            rows: The F features and the embedding (W numbers) of each of their T turns, from
+                ``turn_columns``, [T, F + W].
             weights: How much each turn counts in the sum of its speaker's turns, [T].
         """
         sides = concat_field(readings, "roles")
@@ -348,12 +359,13 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns the weight of each of a dialogue's T turns in a mean of assistant turns, each read
-    with the last user turn before it, [T].
+    """Returns how much each of a dialogue's T turns counts in a mean of answers, [T]. An answer is
+    an
+    assistant turn and the last user turn before it.
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        answers: The indices of the assistant turns to average.
+        answers: The indices of the assistant turns whose answers are averaged.
     """
     weights = np.zeros(len(roles))
     for answer in answers:

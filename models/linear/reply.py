@@ -59,8 +59,8 @@ class ReplyModel(nn.Module):
 
         Args:
             turn: The embeddings of the assistant turns, unit vectors [..., H].
-            before: The embeddings of the turns before them, [..., H].
-            earlier: The embeddings of the turns two before them, [..., H].
+            before: The embeddings of the turns just before them, [..., H].
+            earlier: The embeddings of the turns before those in ``before``, [..., H].
             measures: The features of the assistant turns, [..., F].
         """
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
@@ -68,8 +68,8 @@ class ReplyModel(nn.Module):
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def project_turns(self, vectors: Tensor) -> Tensor:
-        """Maps the embeddings of turns, ``vectors`` [..., H], into the space of the predictions,
-        where they are unit vectors [..., H]."""
+        """Maps the embeddings of turns, ``vectors`` [..., H], into the space of the predictions.
+        Returns unit vectors [..., H]."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
@@ -98,8 +98,9 @@ class ReplyModel(nn.Module):
 def log_mean_exp_cosine(
     vectors: Tensor, others: Tensor, sharpness: Tensor | float
 ) -> Tensor:
-    """Returns log(mean(exp(sharpness * cosine))) for each of ``vectors``, [...]. The mean is over
-    ``others``.
+    """Returns log(mean(exp(sharpness * cosine similarity))) for each of ``vectors``, [...]. The
+    mean
+    is over ``others``.
 
     Args:
         vectors: Unit vectors, [..., H].
@@ -111,9 +112,9 @@ def log_mean_exp_cosine(
 
 
 def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns three arrays [T, H]: each turn, the turn before it, and the turn two before it.
+    """Returns three tensors [T, H]: each turn, the turn before it, and the turn two before it.
 
-    At the start of the dialogue, where there is no earlier turn, the turn itself is repeated.
+    Where the dialogue has no such earlier turn, the turn itself is repeated.
 
     Args:
         unit: The embeddings of a dialogue's turns, [T, H].
@@ -125,10 +126,10 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 class Reactions(nn.Module):
     """Scores how positively users react to assistant turns, by comparing embeddings with typical
-    replies of a pleased and an annoyed user.
+    replies of a pleased and of an annoyed user.
 
-    A user turn is itself a reaction. For an assistant turn, a ReplyModel predicts the reaction, the
-    next user turn.
+    A user turn is itself a reaction. The reaction to an assistant turn, the next user turn, is
+    predicted by a ReplyModel.
 
     Args:
         reactions: ``positive`` and ``negative`` -> typical reactions, such as ``["Good point."]``.
@@ -138,8 +139,8 @@ class Reactions(nn.Module):
 
     Attributes:
         models: Two reply models, each trained on one half of the dialogues.
-        positive: Embeddings of the P positive reactions, [P, H].
-        negative: Embeddings of the N negative reactions, [N, H].
+        positive: The embeddings of the P positive reactions, [P, H].
+        negative: The embeddings of the N negative reactions, [N, H].
     """
 
     positive: Tensor

@@ -46,16 +46,19 @@ class LoraConfig(HeadedConfig):
             ``generative`` learns to write scores as the answer to a prompt.
         heads: Dimension -> settings of its output head, such as ``{overall: {kind: ordinal}}``.
             Only with ``head: scoring``.
-        peft: Fields of PEFT's LoraConfig, such as ``r``, ``lora_alpha``, ``target_modules`` and
-            ``use_dora``.
+        peft: Fields of PEFT's LoraConfig, such as ``use_dora``. The defaults are ``r`` 16,
+            ``lora_alpha`` 32 and ``target_modules`` ``all-linear``.
         quantize: ``nf4`` loads the base model in 4 bits (QLoRA), which needs bitsandbytes and is
             slow on a CPU. None does not quantize.
-        max_tokens: The maximum length of a dialogue in tokens. A longer dialogue loses its oldest
-            turns.
+        max_tokens: The maximum length of a dialogue (of the prompt, for a generative judge) in
+            tokens. A longer dialogue loses its oldest turns.
         layout: How a generative judge's prompt asks. ``together`` asks one question about all
             dimensions, ``each`` one question per dimension. None is ``together``.
         answer_tokens: The maximum length of a generated answer in tokens (generative judges).
         comment_chars: The maximum length of a comment on a score in characters (generative judges).
+
+    Raises:
+        ValueError: ``heads`` are given with ``head: generative``.
     """
 
     family: Literal["lora"] = "lora"
@@ -79,7 +82,8 @@ class LoraConfig(HeadedConfig):
 
 
 def with_absolute_base(config: LoraConfig) -> LoraConfig:
-    """Returns ``config`` with an absolute path if its base model is a folder."""
+    """Returns ``config`` with the absolute path of its base model if that is a folder, otherwise
+    ``config`` unchanged."""
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -99,12 +103,13 @@ def load_adapted_model(
         device: The device of the model, such as ``cuda``. None is the GPU if there is one.
         saved: The folder of a judge with trained adapters. None makes new adapters.
         labels: Fields of transformers' config for a classification head, such as ``num_labels``.
+            None for a generative judge.
         dtype: The dtype of the base model, unless it is quantised. New adapters are in fp32.
 
     Raises:
         ConfigError: The settings do not fit the base model.
         JudgeLoadError: The base cannot be loaded, or the saved adapters do not fit ``config``.
-        MissingExtraError: PEFT is not installed.
+        MissingExtraError: PEFT is not installed, or bitsandbytes is not and ``config`` quantizes.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -159,10 +164,13 @@ def rebuild_trained_network(
 
     Args:
         config: The settings of the judge, which name the base model.
-        device: The device of the network, such as ``cuda``.
+        device: The device of the network, such as ``cuda``. None is the GPU if there is one.
         state: Parameter name -> tensor after training. Weights of the base model in it are ignored.
         labels: Fields of transformers' config for a classification head, such as ``num_labels``.
             None for a generative judge.
+
+    Raises:
+        JudgeLoadError: The base model cannot be loaded.
     """
     # Training may have rounded the base, so it is loaded again.
     network, _ = load_adapted_model(config, device, labels=labels)
@@ -179,13 +187,15 @@ def rebuild_trained_network(
 def move_and_cast_network(
     network: Any, config: LoraConfig, device: Device, dtype: str
 ) -> Any:
-    """Moves ``network`` to ``device``, casts it to ``dtype``, sets the fastest attention, and
-    returns it in evaluation mode.
+    """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode
+    with
+    the fastest attention.
 
     A quantised network is not moved or cast.
 
     Args:
-        config: The settings of the judge.
+        config: The settings of the judge, which say whether the network is quantised.
+        device: The device, such as ``cuda``. None is the GPU if there is one.
         dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every weight.
     """
     precision = "bf16" if dtype == MIXED else dtype
@@ -258,7 +268,7 @@ def save_adapters(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) 
     """Writes the adapters of ``model``, in PEFT's format, and the ``tokenizer`` into ``folder``.
 
     Args:
-        config: The settings of the judge. The adapters are saved with the name of its base model.
+        config: The settings of the judge. The name of its base model is saved with the adapters.
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(

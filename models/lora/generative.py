@@ -106,19 +106,21 @@ class GenerativeLoraJudge(PromptedJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge that asks the base model of ``config`` with untrained adapters, in
-        fp32.
+        """Returns a new judge that asks the base model of ``config`` with untrained adapters.
 
         Args:
             config: The settings of the adapted model.
             dimensions: What the judge scores.
             name: The name of the judge.
-            rubric: A YAML file that describes the dimensions, or a shipped name.
+            rubric: A YAML file that describes the dimensions, or the name of a shipped one.
             device: The device of the network. None is the GPU if there is one.
-            dtype: The dtype of the base model.
+            dtype: The dtype of the base model. The adapters are in fp32.
 
         Raises:
-            ConfigError: Answers of the base model cannot be restricted to JSON.
+            ConfigError: Answers of the base model cannot be restricted to JSON, or a setting is
+                wrong.
+            JudgeLoadError: The base model cannot be loaded.
+            MissingExtraError: A package is missing, such as PEFT.
         """
         config = with_absolute_base(config)
         prompted = prompted_config(config, name, rubric, "lora", dimensions)
@@ -131,15 +133,21 @@ class GenerativeLoraJudge(PromptedJudge):
         return judge
 
     def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
-        """Loads the base model again, and returns it with the trained adapters in ``state``,
-        parameter name -> tensor."""
+        """Loads the base model again, and returns it with the trained adapters in ``state``.
+
+        Args:
+            state: Parameter name -> tensor after training. Weights of the base model in it are
+                ignored.
+        """
         return rebuild_trained_network(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns a copy of the judge with the trained ``network``, in ``dtype``, and without
-        ``facts`` about the training run.
+        """Returns a copy of the judge with another network, and without ``facts`` about the
+        training
+        run.
 
         Args:
+            network: The trained network, which is cast to ``dtype``.
             dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every
                 weight.
         """
@@ -181,10 +189,10 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def prepare_request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns the request to score the whole ``dialogue``, with as many of the newest turns as
-        fit the prompt.
+        """Returns the request to score the whole ``dialogue``.
 
-        If no turn fits, ``payload.failure`` of the request says why.
+        Its ``payload``, a PromptView, has as many of the newest turns as fit the prompt. If none
+        fits, ``payload.failure`` says so.
         """
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
@@ -260,9 +268,12 @@ def prompted_config(
     Args:
         config: The settings of the adapted model.
         name: The name of the judge.
-        rubric: A YAML file that describes ``dimensions``, or a shipped name.
-        prompt: A YAML file with the prompt, or a shipped name.
+        rubric: A YAML file that describes ``dimensions``, or the name of a shipped one.
+        prompt: A YAML file with the prompt, or the name of a shipped one.
         dimensions: What the judge scores, some or all of the dimensions in ``rubric``.
+
+    Raises:
+        ConfigError: The prompt file is missing or malformed.
     """
     load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(

@@ -39,8 +39,11 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """A judge that reads a dialogue as a chat and computes scores from its last token, with a
-    classification head on an adapted language model."""
+    """A judge that reads a dialogue as a chat, and computes scores from its last token with a
+    classification head on a language model with adapters.
+
+    Make a new judge with ``create``, and read a saved one with ``load``.
+    """
 
     family = "lora"
     config: LoraConfig
@@ -66,7 +69,8 @@ class LoraJudge(SequenceJudge):
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
         """Returns a new judge: the base model of ``config`` with an untrained classification head
-        and untrained adapters, both in fp32.
+        and
+        untrained adapters, both in fp32.
 
         Args:
             config: The settings of the judge.
@@ -74,6 +78,11 @@ class LoraJudge(SequenceJudge):
             name: The name of the judge. None is ``lora``.
             device: The device of the network. None is the GPU if there is one.
             dtype: The dtype of the base model.
+
+        Raises:
+            ConfigError: The settings do not fit the base model or the dimensions.
+            JudgeLoadError: The base model cannot be loaded.
+            MissingExtraError: A package is missing, such as PEFT.
         """
         config = with_absolute_base(config)
         heads = make_output_heads(dimensions, config.heads)
@@ -107,12 +116,13 @@ class LoraJudge(SequenceJudge):
         the settings.
 
         Args:
-            device: The device of the network, such as ``cuda``.
+            device: The device of the network, such as ``cuda``. None is the GPU if there is one.
             dtype: ``fp32``, ``bf16`` or ``fp16``.
 
         Raises:
             JudgeLoadError: Weights are missing or do not fit the settings, or the base model cannot
                 be loaded.
+            MissingExtraError: A package is missing, such as PEFT.
         """
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), constructor_arguments(saved)

@@ -60,7 +60,7 @@ class MetricConfig(Config):
         name: The judge's name.
         model: The folder or Hub id of the network's weights.
         revision: The branch, tag or commit of a Hub id. None is main.
-        tokenizer: The folder or Hub id of the tokenizer. None is ``model``.
+        tokenizer: The folder or Hub id of the tokenizer. None is the one in ``model``.
         device: Where the metric runs, such as ``cpu``. None is the GPU if there is one.
         dtype: The precision of the weights: ``fp32``, ``bf16`` or ``fp16``.
     """
@@ -76,7 +76,7 @@ class MetricConfig(Config):
 def load_checkpoint(
     config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads the network, in evaluation mode, and the tokenizer of a published metric.
+    """Loads a published metric, and returns (network in evaluation mode, tokenizer).
 
     Args:
         config: The settings, which name the model.
@@ -120,14 +120,14 @@ def load_checkpoint(
 
 @dataclass(slots=True)
 class Queries:
-    """The inputs of the network for one request, which scores one turn or all assistant turns of a
-    dialogue.
+    """The inputs of a metric's network for one request. A request scores one turn, or all assistant
+    turns of a dialogue.
 
     Attributes:
-        inputs: (dimension, turn index, token ids) of each input. If sentences are scored
-            separately, a turn has an input for each sentence.
+        inputs: (dimension, turn index, token ids) of each input. A turn whose sentences are scored
+            separately has an input for each sentence.
         dropped: The indices of turns that are left out of an input because it would be too long.
-        cut: The indices of turns whose input is truncated at its end.
+        cut: The indices of scored turns whose input is truncated at its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
@@ -137,10 +137,15 @@ class Queries:
 
 class TurnMetric(Judge):
     """Base class of published metrics that score each assistant turn. A dialogue gets the mean
-    score of its turns.
+    score
+    of its turns.
+
+    Args:
+        config: The settings, an object of ``config_class``.
+        network: The network, from ``load_checkpoint``.
+        tokenizer: The network's tokenizer.
 
     Attributes:
-        config: The settings.
         max_tokens: The maximum number of tokens of an input.
         config_class: The class of ``config``.
         network_class: The name of the network's class in transformers.
@@ -179,7 +184,7 @@ class TurnMetric(Judge):
         """Returns the judge that ``settings``, the content of a YAML file, describe.
 
         Raises:
-            ConfigError: A field is wrong.
+            ConfigError: A field is wrong, or the model is not one of this metric.
             JudgeLoadError: The model cannot be loaded.
         """
         where = f"{cls.family} judge"
@@ -320,8 +325,11 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022): the probability that an assistant turn is engaging.
 
-    A RoBERTa classifier, trained on Reddit posts and how users reacted, reads the turn alone. A
-    turn that is too long loses its end.
+    A RoBERTa classifier reads the turn alone. It was trained on Reddit posts, labelled by how users
+    reacted to them. A turn that is too long loses its end.
+
+    Raises:
+        ConfigError: The network does not have two classes.
     """
 
     family = "endex"
@@ -376,11 +384,13 @@ class UniEvalConfig(MetricConfig):
 
 
 class UniEvalJudge(TurnMetric):
-    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers a yes-or-no question about a reply for
-    each dimension, such as whether the reply is coherent.
+    """UniEval (Zhong et al., EMNLP 2022): a T5 answers a yes-or-no question about a reply for each
+    dimension, such as whether the reply is coherent.
 
-    The score of a dimension is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other
-    dimensions.
+    A reply scores P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions.
+
+    Raises:
+        JudgeLoadError: The tokenizer has no tokens for Yes and No.
     """
 
     family = "unieval"
@@ -480,7 +490,7 @@ class UniEvalJudge(TurnMetric):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits ``text`` into sentences. An empty text has one empty sentence."""
+    """Returns the sentences of ``text``. An empty text has one empty sentence."""
     parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())

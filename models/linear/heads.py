@@ -82,9 +82,8 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns a score on [0, 1] for each of n dialogues, [n]. It is not yet calibrated by
-        isotonic
-        regression or rounded at the decision threshold.
+        """Returns a score on [0, 1] for each of n dialogues, [n]. Isotonic calibration and the
+        decision threshold are applied later.
 
         Args:
             columns: The inputs, [n, C].

@@ -336,9 +336,8 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns a score on [0, 1] for each of n dialogues, [n]. It is not yet calibrated by
-        isotonic
-        regression or rounded at the decision threshold.
+        """Returns a score on [0, 1] for each of n dialogues, [n]. Isotonic calibration and the
+        decision threshold are applied later.
 
         Args:
             name: The dimension to score.

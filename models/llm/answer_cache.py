@@ -24,8 +24,12 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of an answer: a hash of the model's name ``model`` and of all fields of
-    ``request``."""
+    """Returns the cache key of an answer: a hash of 32 hex digits of the model's name and of all
+    fields of ``request``.
+
+    Args:
+        model: The name of the model.
+    """
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -33,7 +37,8 @@ def answer_key(model: object, request: ChatRequest) -> str:
 
 class AnswerCache:
     """A cache of answers in the SQLite file ``path``, which several processes and threads may use
-    at once."""
+    at
+    once. The file is created when it is first used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

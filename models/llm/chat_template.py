@@ -46,8 +46,8 @@ class TokenSequence:
 
     Attributes:
         ids: The token ids of the chat, then of the text.
-        start: The index in ``ids`` of the first token of the text, at least 1. The log-probability
-            is computed from this token on.
+        start: The index in ``ids`` of the first token of the text, at least 1. Log-probabilities
+            are computed from this token on.
     """
 
     ids: tuple[int, ...]
@@ -57,10 +57,10 @@ class TokenSequence:
 class ChatTemplate:
     """Renders chats as text or token ids with the chat template of a tokenizer.
 
-    Only ``tokenizer`` is given. The other attributes are found out from it.
+    Args:
+        tokenizer: A tokenizer of transformers.
 
     Attributes:
-        tokenizer: A tokenizer of transformers.
         source: The Jinja text of the template, or None if the tokenizer has none.
         system: How system messages are shown. ``native``: by the template. ``folded``: at the
             beginning of the first user turn. ``transcript``: there is no template, so a chat is
@@ -96,8 +96,9 @@ class ChatTemplate:
         self._parted = lru_cache(maxsize=4096)(self._encode_up_to_special)
 
     def identity(self) -> dict[str, str]:
-        """Returns what distinguishes this template: its hash and how it shows roles, such as
-        ``{"template": HASH, "system": "native", "turns": "alternating"}``."""
+        """Returns what distinguishes this template, such as ``{"template": HASH, "system":
+        "native",
+        "turns": "alternating"}``: the hash of its text and how it shows roles."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -116,6 +117,9 @@ class ChatTemplate:
             messages: The chat before the next turn.
             role: Who speaks in the next turn.
             prefill: Text with which the next turn already begins. It follows the header.
+
+        Raises:
+            ConfigError: The template drops a last turn by ``role``.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
@@ -129,31 +133,39 @@ class ChatTemplate:
             messages: The chat before the next turn.
             role: Who speaks in the next turn.
             prefill: Text with which the next turn already begins. It follows the header.
+
+        Raises:
+            ConfigError: The template drops a last turn by ``role``.
         """
         return self._around(tuple(messages), role, prefill.strip())[0]
 
     def render_prompt(self, messages: Sequence[Message], **settings: bool) -> str:
-        """Returns the text of a prompt that asks the model to answer ``messages``. ``settings`` are
-        variables of the template, such as ``enable_thinking=True``."""
+        """Returns the text of a prompt that asks the model to answer ``messages``.
+
+        Args:
+            messages: The chat to answer.
+            settings: Variables of the template, such as ``enable_thinking=True``.
+        """
         # With some models this differs from prefix_text, the beginning of a finished turn.
         return self._apply_template(
             self._adapt_messages(messages), add_generation_prompt=True, **settings
         )
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Returns the token ids of the prompt ``text``, with one beginning-of-sequence token if the
-        model has one."""
+        """Returns the token ids of the prompt ``text``. They begin with one beginning-of-sequence
+        token if the model uses one."""
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and the text after it, ready for computing its
+        """Returns the token ids of a chat and the text after it, ready for computing the text's
         likelihood.
 
         Args:
-            continuation: The chat and the text. With ``score_eos`` the end of the turn is included.
+            continuation: The chat and the text. With ``score_eos`` the token that ends the turn is
+                included.
 
         Raises:
-            ConfigError: The text of the continuation is empty.
+            ConfigError: The text is empty, or the template drops a last turn by its speaker.
         """
         c = continuation
         if not c.text.strip():
@@ -279,8 +291,9 @@ class ChatTemplate:
 
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
-    """Returns ``messages`` with the system messages moved to the beginning of the first user
-    turn."""
+    """Returns ``messages`` with the system messages moved to the beginning of the first user turn.
+    If
+    the chat does not begin with a user turn, a new one holds them."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]
     if any(texts):
@@ -320,8 +333,8 @@ class TokenModel(LanguageModel):
         tokenizer: A tokenizer of transformers, with the chat template.
         name: The name of the model.
         window: The context length in tokens, for prompt, thinking and answer together.
-        thinking: The maximum number of tokens of thinking before an answer. None is 4096 for models
-            that always think, otherwise 0.
+        thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
+            chat template opens a block of thoughts, otherwise 0.
 
     Raises:
         ConfigError: ``thinking`` is above 0, but the chat template has no block for thoughts
@@ -366,8 +379,8 @@ class TokenModel(LanguageModel):
     def complete_prompts(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """Generates one answer for each prompt. If the model thinks, the answer includes the
-        thoughts.
+        """Returns one answer for each of ``prompts``. If the model thinks, the text of the answer
+        includes the thoughts.
 
         Args:
             prompts: The token ids of each prompt.
@@ -379,7 +392,7 @@ class TokenModel(LanguageModel):
         return len(self.template.prefix_ids(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and the text after it, ready for computing its
+        """Returns the token ids of a chat and the text after it, ready for computing the text's
         likelihood.
 
         Args:

@@ -61,8 +61,11 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Returns the usage as a mapping, such as ``{"input_tokens": 12, "output_tokens": 3,
-        ...}``, without the key ``money`` if the price is unknown."""
+        """Returns the usage as a mapping, such as ``{"input_tokens": 12, "cached_tokens": 0,
+        "output_tokens": 3, "reasoning_tokens": 0, "seconds": 0.5, "money": 0.001}``.
+
+        ``money`` is 0 for an answer from the cache. The key is missing if the price is unknown.
+        """
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -92,8 +95,9 @@ def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 def sum_to_record(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` as key -> number, such as ``{"tokens": 15, "input_tokens": 12,
-    "output_tokens": 3, ...}``. ``tokens`` is input and output together."""
+    """Returns the sum of ``usages`` as a mapping with the keys of ``Usage.to_record`` and
+    ``tokens``
+    (input and output together)."""
     records = []
     for usage in usages:
         records.append(
@@ -106,7 +110,8 @@ def usage_text(usage: Mapping[str, float]) -> str:
     """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012".
 
     Args:
-        usage: Key -> number, as in ``Usage.to_record``. Without input tokens the text is empty.
+        usage: Key -> number, as in ``Usage.to_record``. Without input tokens the returned text is
+            empty.
     """
     if not usage.get("input_tokens"):
         return ""
@@ -155,7 +160,8 @@ class PriceFile(Config):
     def find_price(self, model: str, base_url: str | None = None) -> Price | None:
         """Returns the price of ``model`` on a server, or None if the file has no price.
 
-        A dated version (``gpt-4.1-2025-04-14``) has the price of the model without a date.
+        A dated version of a model (``gpt-4.1-2025-04-14``) has the price of the undated name
+        (``gpt-4.1``).
 
         Args:
             base_url: The address of the server. None is OpenAI's.
@@ -182,9 +188,9 @@ class CostEstimate:
     """An upper bound on the cost of requests that are not sent yet.
 
     Attributes:
-        requests: The number of requests to send, without ``kept``.
+        requests: The number of requests to send.
         kept: The number of further requests whose answers are in the cache and cost nothing.
-        input: Tokens of the prompts of all ``requests``.
+        input: The number of tokens of the prompts of all ``requests``.
         output: The maximum number of tokens of their answers.
         money: The price of ``input`` and ``output`` in US dollars, or None if it is unknown.
         api: Whether the requests go to a server.
@@ -206,11 +212,10 @@ class CostLimitError(MedalError):
 
 
 class BudgetExceeded(Exception):
-    """A request cannot be sent, because its highest possible price exceeds what is left of the cost
-    limit.
+    """The cost limit has too little left for a request, and no running request can free a part of
+    it.
 
-    No other request is running that could cost less than was reserved for it and so leave more. A
-    model reports this to its caller as CostLimitError.
+    A model turns this into a CostLimitError.
     """
 
 
@@ -237,8 +242,7 @@ class CostLimiter:
         has too little left, waits for running requests to settle.
 
         Raises:
-            BudgetExceeded: The limit has too little left, and no request is running that could
-                settle.
+            BudgetExceeded: The limit has too little left, and no request is running.
             ConfigError: There is a limit, and this limiter was created in another process.
         """
         if self.limit is not None and os.getpid() != self._process:

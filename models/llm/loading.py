@@ -39,6 +39,7 @@ def load_llm(
     Raises:
         ConfigError: The setting is wrong.
         NotAvailableError: The model cannot be loaded.
+        MissingExtraError: A package for this kind of model is not installed, such as ``openai``.
     """
     if isinstance(setting, LanguageModel):
         return setting
@@ -76,6 +77,9 @@ def dry_run_model(setting: object) -> RemoteModel:
 
     Args:
         setting: A name such as ``openai:gpt-4.1-mini``, or a mapping with further settings.
+
+    Raises:
+        ConfigError: The setting is wrong.
     """
     from medal_judges.models.llm.server import RemoteModel
 

@@ -58,7 +58,8 @@ class ChatRequest:
         seed: The seed of the sampling. Each seed has its own answer in the cache.
         schema: A JSON schema for the answer, which the backend enforces if it can.
         top_logprobs: How many alternatives to each token of the answer a server should report.
-        presence_penalty: Subtracted once from the logit of each token already in the answer.
+        presence_penalty: Subtracted once from the logit of each token that is already in the
+            answer.
         accept_truncated: Whether an empty or truncated answer is valid.
         frequency_penalty: Subtracted from a token's logit for each time the token is in the answer.
     """
@@ -218,7 +219,7 @@ class LanguageModel(ABC):
         completion with ``finish="failed"`` and does not stop the others."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Sends ``requests`` and hands over each answer as soon as it arrives.
+        """Answers each of ``requests``, and hands over each answer as soon as it is known.
 
         Args:
             on_answer: Called with the index of a request and its completion, in any order and from
@@ -231,7 +232,8 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation, in the groups in which they are given.
+        """Returns a list for each group, with the likelihood of each of its continuations, in
+        order.
 
         Args:
             groups: Groups of continuations, such as all continuations of one dialogue. A prefix
@@ -239,7 +241,8 @@ class LanguageModel(ABC):
             joint: Whether to compute the log-probability of each prefix too.
 
         Raises:
-            ConfigError: A server runs the model, or prompt and text do not fit ``context``.
+            ConfigError: A server runs the model, a text is empty, or prompt and text do not fit
+                ``context``.
         """
 
     @abstractmethod
@@ -257,7 +260,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """Returns properties of the model that its answers depend on, besides its name, such as
+        """Returns the properties of the model, besides its name, that its answers depend on, such
+        as
         ``{"weights": HASH, "dtype": "float32"}``."""
 
     def cost(self, usage: Usage) -> float | None:
@@ -274,11 +278,13 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns how many tokens the model reads to compute ``likelihoods``, as the ``input`` of a
-    Usage.
+    """Returns the number of tokens that the model reads to compute ``likelihoods``, as the
+    ``input``
+    of a Usage.
 
     Args:
         prompt: The number of tokens of the prompt that all scored texts share. It counts once.
+        likelihoods: The likelihoods of the texts after this prompt.
     """
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
@@ -291,14 +297,19 @@ def score_groups(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihood of each continuation under ``llm``, in the groups in which they are
-    given.
+    """Returns a list for each group, with the likelihood of each of its continuations under
+    ``llm``,
+    in order.
 
     Args:
         groups: Groups of continuations.
-        owners: A key for each group, such as the id of its dialogue. Groups with the same key share
-            a prefix, which is computed once.
+        owners: A key for each group, such as the id of its dialogue. A prefix that groups with the
+            same key share is computed once.
         joint: Whether to compute the log-probability of each prefix too.
+
+    Raises:
+        ConfigError: The model gives no likelihoods, a text is empty, or prompt and text do not fit
+            the context length.
     """
     if not groups:
         return []
@@ -326,7 +337,7 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns how many of the oldest turns must be dropped so that the rest of a dialogue fits.
+    """Returns the smallest number of oldest turns to drop so that the rest of a dialogue fits.
 
     Args:
         turns: The maximum number to drop. It is returned if nothing fits.
@@ -348,11 +359,13 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
 def first_kept_index(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns the index of the oldest of ``messages`` that a prompt can keep.
+    """Returns the index of the oldest message that can stay if the prompt must fit
+    ``prompt_budget``.
 
-    The last message is always kept, even if it is too long.
+    The last message always stays, even if it is too long.
 
     Args:
+        messages: The messages of the prompt, oldest first.
         llm: The language model whose tokens are counted.
         prompt_budget: The maximum number of tokens of the prompt.
     """

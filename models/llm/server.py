@@ -82,7 +82,7 @@ class ServerStopError(ConfigError):
 
 
 class RequestError(Exception):
-    """A request to a server failed.
+    """A request to a server failed. The message is the reason, without secrets.
 
     Attributes:
         stop: Whether the failure ends the run.
@@ -108,16 +108,17 @@ class RequestError(Exception):
 
 
 def safe_line(text: object) -> str:
-    """Returns ``text`` (an error message of a server) as one line of at most 300 characters,
-    without API keys."""
+    """Returns an error message of a server, ``text``, as one line of at most 300 characters,
+    without
+    API keys."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
 
 
 def to_request_error(error: Exception) -> RequestError:
-    """Returns ``error``, an exception of the OpenAI client, as a RequestError. Raises ``error``
-    again if it is of an unknown kind."""
+    """Returns an exception of the OpenAI client, ``error``, as a RequestError. An ``error`` of an
+    unknown kind is raised again."""
     import openai
 
     if isinstance(error, RequestError):
@@ -287,8 +288,11 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs the coroutine ``work`` on the event loop of this process, waits, and returns what it
-    returns. Must not be called from the loop's own thread."""
+    """Runs the coroutine ``work`` on the event loop of this process, waits, and returns its result.
+    Must not be called from the loop's own thread.
+
+    An exception of ``work`` is raised here.
+    """
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -410,6 +414,7 @@ class RemoteModel(LanguageModel):
 
         Raises:
             ServerStopError: The server would refuse every request.
+            NotAvailableError: The server is OpenAI's, and there is no API key.
             CostLimitError: The cost limit is reached.
             SourceError: The cache cannot be read or written.
         """
@@ -587,8 +592,8 @@ class RemoteModel(LanguageModel):
     ) -> list[list[Likelihood]]:
         """Raises ConfigError, because servers do not return the likelihood of a given text.
 
-        A dry run of a model on this machine returns the same likelihood for each continuation in
-        ``groups``.
+        Only a dry run of a model on this machine returns placeholders: the same likelihood for each
+        continuation in ``groups``.
         """
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
@@ -663,10 +668,10 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns which optional field of a request a server refuses, such as ``seed``.
+    """Returns the optional field of a request that a server refuses, such as ``seed``.
 
-    Returns ``system`` if it refuses system messages, and an empty string if it refuses no optional
-    field.
+    Returns ``system`` if the server refuses system messages, and an empty string if it refuses no
+    optional field.
 
     Args:
         failure: The error response of the server.
@@ -698,8 +703,11 @@ CUT = {"length", "max_tokens", "model_length"}
 
 
 def valid_or_none(value: object, handler: Callable[[object], Any]) -> Any:
-    """Returns ``value`` as validated by ``handler``, or None if it is not valid. ``handler`` is
-    pydantic's validation of the field."""
+    """Returns ``value`` as validated by pydantic, or None if it is not valid.
+
+    Args:
+        handler: Pydantic's validator of the field.
+    """
     try:
         return handler(value)
     except ValidationError:
@@ -756,9 +764,12 @@ class _Answer(BaseModel):
 
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in ``answer``, the JSON body of a server's response to ``request``.
+    """Returns the completion in a server's response to ``request``. A refused, empty or broken
+    answer
+    becomes a failed completion.
 
-    A refused, empty or broken answer becomes a failed completion.
+    Args:
+        answer: The JSON body of the response.
 
     Raises:
         RequestError: The body is an error or not a chat completion.

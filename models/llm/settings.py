@@ -76,13 +76,14 @@ class OpenAILLM(Config):
             if it is not set.
         api_key_env: The environment variable that holds the API key. The key is sent to
             ``base_url`` only.
-        max_in_flight: How many requests run at the same time at most.
+        max_in_flight: The maximum number of requests that run at the same time.
         timeout: The maximum time of one attempt in seconds. Reasoning models need more.
         attempts: The maximum number of times that a failing request is sent.
         max_cost: The cost limit in US dollars. None is no limit.
         prices: The YAML file with list prices. None is the shipped file.
         reasoning_effort: The effort that is sent to a reasoning model, such as ``low``. None sends
-            nothing. With any value except ``none``, reasoning and answer may have 32,768 tokens.
+            nothing. With any value except ``none``, the token limit of an answer with its reasoning
+            is at least 32,768.
         context: The context length in tokens, for prompt and answer together.
         cache: Whether answers are cached. None caches them unless the server is on this machine or
             in its private network.
@@ -104,7 +105,9 @@ class OpenAILLM(Config):
 
     @property
     def thinks(self) -> bool:
-        """Whether the model thinks before it answers. Thinking is paid as output."""
+        """Whether the model reasons before it answers, which ``reasoning_effort`` says. Reasoning
+        is
+        billed as output."""
         return self.reasoning_effort not in (None, "none")
 
     @property

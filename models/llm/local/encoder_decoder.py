@@ -86,7 +86,8 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation, in the groups in which they are given.
+        """Returns a list for each group, with the likelihood of each of its continuations, in
+        order.
 
         Args:
             groups: Groups of continuations. Within a group, each distinct chat is encoded once.

@@ -40,8 +40,8 @@ class GeneratedAnswer(NamedTuple):
     Attributes:
         ids: The token ids of the answer.
         ended: Whether the model itself ended the answer, before the token limit.
-        cached: How many tokens at the beginning of the prompt were copied from another prompt of
-            the batch that begins with the same tokens.
+        cached: How many tokens at the beginning of the prompt were not computed for it but copied
+            from another prompt of the batch.
     """
 
     ids: list[int]
@@ -56,15 +56,18 @@ def prompt_batches(
     budget: int,
 ) -> Iterator[list[int]]:
     """Yields batches of prompts as lists of indices into ``prompts``. The prompts of a batch have
-    the same ``max_tokens``.
+    the
+    same ``max_tokens``.
 
     Prompts with the same beginning follow each other, and groups with long prompts come first.
 
     Args:
-        model: The network. If its architecture is not tested, each batch has one prompt.
+        model: The network. If its architecture is not one of the tested ones, each batch has one
+            prompt.
         prompts: The token ids of each prompt.
         requests: The request of each prompt.
-        budget: The maximum number of tokens of a batch, with padding and answers.
+        budget: The maximum number of tokens of a batch, with padding and answers. A longer prompt
+            has a batch of its own.
     """
     alone = not is_tested(model.config)
     by_limit: dict[int, list[int]] = {}
@@ -101,6 +104,10 @@ def generate_batch(
             the same ``max_tokens``.
         thinks: Whether the model thinks before it answers. If so, the schema applies after the
             thoughts.
+
+    Raises:
+        MissingExtraError: A request has a schema, and the package llguidance is not installed.
+        ConfigError: A request has a schema, and llguidance does not support the tokenizer.
     """
     pad = tokenizer.pad_token_id
     if pad is None:
@@ -139,7 +146,7 @@ def generate_batch(
 
 
 def end_token_ids(model: PreTrainedModel) -> list[int | None]:
-    """Returns the ids of the tokens that end an answer, from the generation config of ``model``.
+    """Returns the ids of the tokens that end an answer, as in the generation config of ``model``.
     Returns ``[None]`` if the config names none."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
@@ -178,8 +185,8 @@ class Inputs(NamedTuple):
     """The inputs of ``generate`` of transformers for a batch of prompts, one prompt in each row.
 
     Attributes:
-        ids: [rows, columns] token ids, padded.
-        mask: [rows, columns] attention mask: 1 for tokens, 0 for padding.
+        ids: The token ids, padded, [rows, columns].
+        mask: The attention mask, [rows, columns]: 1 for tokens, 0 for padding.
         cache: The key-value cache of the beginnings that prompts share, or None if they share none.
         cached: How many tokens of each row were copied from another row's computation.
     """
@@ -269,6 +276,9 @@ def shareable_prefix_length(prompts: Prompts) -> int:
 
     The last token of the shortest prompt never counts, because the model needs at least one token
     of each prompt that is not in the cache.
+
+    Args:
+        prompts: The token ids of each prompt.
     """
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
@@ -290,11 +300,10 @@ def _pad_left(
 
 
 class SeededSampling(LogitsProcessor):
-    """A logits processor that lets greedy decoding draw a sample, by adding seeded random noise to
-    the logits.
+    """A logits processor that draws each token at random with the seed of its row's request. Use it
+    with ``do_sample=False``.
 
-    After it, the token with the highest logit is the sample. So ``generate`` must not sample
-    itself.
+    It adds random noise to the logits, so that the token with the highest sum is a sample.
 
     Args:
         requests: The request of each row, with temperature, ``top_p`` and seed.
@@ -332,12 +341,12 @@ def _keep_top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 class Penalties(LogitsProcessor):
-    """A logits processor that applies the presence and frequency penalties to tokens that an answer
-    already contains.
+    """A logits processor that lowers the logits of tokens that an answer already contains, by the
+    presence and frequency penalties.
 
     Args:
         requests: The request of each row, with its penalties.
-        prompt: The number of columns before the answers.
+        prompt: The number of columns of the padded prompts, after which the answers begin.
     """
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
@@ -367,7 +376,7 @@ class GrammarMask(LogitsProcessor):
 
     Raises:
         MissingExtraError: The package llguidance is not installed.
-        ConfigError: llguidance does not support the tokenizer.
+        ConfigError: llguidance does not support the tokenizer (raised by the first call).
     """
 
     def __init__(

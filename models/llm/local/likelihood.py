@@ -42,8 +42,8 @@ class Tree:
     """A prefix tree (trie) of token sequences. Each node is a token, stored once for all sequences
     that share it.
 
-    The first ``base`` nodes are the longest prefix (tokens before the scored part) among the
-    sequences. The other nodes follow, each after its parent.
+    The prefix of a sequence is its tokens before the scored part. The first ``base`` nodes are the
+    longest of these prefixes. The other nodes follow, each after its parent.
 
     Attributes:
         base: The number of nodes of the longest prefix.
@@ -94,12 +94,12 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields lists of nodes of ``tree``, one list for each forward pass after the longest prefix.
+    """Yields the nodes of ``tree`` in lists. The model reads each list in one forward pass.
 
     Args:
         tree: The prefix tree. The nodes of its longest prefix are in no list.
-        limit: The intended maximum number of nodes in a list. A subtree that is larger is one list,
-            because it is never split.
+        limit: The intended maximum number of nodes in a list. A subtree is never split, so a larger
+            subtree is a list of its own.
     """
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
@@ -124,18 +124,20 @@ def score_as_tree(
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Computes the log-probabilities of the scored part of each sequence. A beginning that
-    sequences share is computed once.
+    sequences
+    share is computed once.
 
     Args:
         model: A causal language model with eager or SDPA attention.
         sequences: The token ids of each sequence, with the start of its scored part.
-        joint: Whether to sum the log-probabilities of each prefix too.
+        joint: Whether to compute the log-probability of the tokens before the scored part too.
         limit: The approximate number of tokens in a forward pass. None is 512 on a CPU and 8192 on
             a GPU.
 
     Returns:
-        A list with the log-probabilities [scored tokens] of each sequence, and a list with the sum
-            over each prefix (None without ``joint``).
+        Two lists with an entry for each sequence: the log-probability of each token of its scored
+            part (an array), and the summed log-probability of the tokens before it (None without
+            ``joint``).
     """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
@@ -288,11 +290,12 @@ def score_one_by_one(
     Args:
         model: A causal language model.
         sequences: The token ids of each sequence, with the start of its scored part.
-        joint: Whether to sum the log-probabilities of each prefix too.
+        joint: Whether to compute the log-probability of the tokens before the scored part too.
 
     Returns:
-        A list with the log-probabilities [scored tokens] of each sequence, and a list with the sum
-            over each prefix (None without ``joint``).
+        Two lists with an entry for each sequence: the log-probability of each token of its scored
+            part (an array), and the summed log-probability of the tokens before it (None without
+            ``joint``).
     """
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
@@ -318,7 +321,7 @@ def run_for_logits(
     """Runs ``model`` on one sequence of tokens.
 
     Args:
-        ids: [1, n] token ids.
+        ids: The token ids, [1, n].
         rows: The positions in the sequence whose logits are needed.
         settings: Further arguments of the model.
 
@@ -390,11 +393,11 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether batches and shared prefixes were tested with a model's architecture and its
-    attention.
+    """Returns whether batching prompts and sharing prefixes were tested for a model.
 
     Args:
-        config: The model's config. With another attention than eager or SDPA the result is False.
+        config: The model's config. The result is True for an architecture in ``TESTED`` with eager
+            or SDPA attention.
     """
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
@@ -404,8 +407,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
     """Returns whether a prefix of several prompts can be computed once for all of them.
 
     Args:
-        config: The model's config. The result is True only for a tested architecture without
-            sliding windows and without rotary scaling that depends on the sequence length.
+        config: The model's config. The result is True only if ``is_tested``, without sliding
+            windows, and without rotary scaling that depends on the sequence length.
     """
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
@@ -418,8 +421,11 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns kind of layer -> its attention window in tokens (None: no window), such as
-    ``{"full_attention": None, "sliding_attention": 4096}``."""
+    """Returns kind of layer -> its attention window in tokens, such as ``{"full_attention": None,
+    "sliding_attention": 4096}``. None is no window.
+
+    If the config does not name its kinds of layers, the only key is an empty string.
+    """
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

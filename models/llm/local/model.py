@@ -49,11 +49,13 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 def load_local(config: TransformersLLM) -> LanguageModel:
     """Returns the language model that ``config`` names, loaded with transformers. Code that comes
-    with a model is never run.
+    with
+    a model is never run.
 
     Raises:
         NotAvailableError: The model cannot be loaded.
         ConfigError: A setting does not fit the model.
+        MissingExtraError: The package ``gguf`` is needed and not installed.
     """
     from transformers import (
         AutoConfig,
@@ -127,13 +129,16 @@ class LocalModel(TokenModel):
         tokenizer: The tokenizer of the model.
         name: The name of the model.
         token_budget: The maximum number of tokens in a batch of prompts and answers, with padding.
-            None depends on the device's memory, at least 16,384.
+            None depends on the device's memory, and is at least 16,384.
         context: The context length in tokens, if it should be lower than the model's own.
         shared: Whether the common prefix of several continuations is computed once for all of them.
-            None: only for tested architectures.
-        thinking: The maximum number of tokens of thinking. None is 4096 for models that always
-            think, otherwise 0.
+            None does so for tested architectures only.
+        thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
+            chat template opens a block of thoughts, otherwise 0.
         weights: A hash of the model's files. None computes a hash of the parameters of ``model``.
+
+    Raises:
+        ConfigError: ``thinking`` is above 0, but the chat template has no block for thoughts.
     """
 
     def __init__(

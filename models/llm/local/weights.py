@@ -13,12 +13,13 @@ from medal_judges.storage.files import build_once, cache_folder
 
 
 def find_or_convert_model(model: str) -> str:
-    """Returns the folder or hub id from which transformers loads ``model``.
+    """Returns the folder or Hub id from which transformers loads ``model``.
 
     A shipped model (``embedded:smollm2``) that is stored as GGUF is converted at its first use.
 
     Raises:
         ConfigError: ``model`` is a GGUF file of the user.
+        MissingExtraError: The package ``gguf`` is needed and not installed.
     """
     # A tokenizer built from such a file may split text in another way than the model's own.
     if model.lower().endswith(".gguf"):
@@ -34,8 +35,9 @@ def find_or_convert_model(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns the name by which saved scores identify ``model``, without a path: a folder's name or
-    the hub id. Colons become slashes, as in ``embedded/smollm2``."""
+    """Returns the name of ``model`` in saved scores: the name of a folder without its path, or the
+    Hub
+    id. Colons become slashes, as in ``embedded/smollm2``."""
     if Path(model).is_dir():
         return Path(model).resolve().name
     return model.replace(":", "/")

@@ -47,11 +47,13 @@ CPU_BLOCK = 32
 
 def load_vllm(config: VllmLLM) -> VllmModel:
     """Returns the language model that ``config`` names, in a new engine of vLLM. Code that comes
-    with a model is never run.
+    with
+    a model is never run.
 
     Raises:
         MissingExtraError: vLLM is not installed.
         NotAvailableError: The engine does not start.
+        ConfigError: A setting does not fit the model.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
@@ -146,6 +148,10 @@ class VllmModel(TokenModel):
         engine: A ``vllm.LLM``.
         tokenizer: The tokenizer of the model.
         config: The settings with which the engine was started.
+
+    Raises:
+        ConfigError: ``config.thinking`` is above 0, but the chat template has no block for
+            thoughts.
     """
 
     def __init__(
@@ -221,7 +227,8 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns the likelihood of each continuation, in the groups in which they are given.
+        """Returns a list for each group, with the likelihood of each of its continuations, in
+        order.
 
         Args:
             groups: Groups of continuations. A prefix that continuations share is computed once.
@@ -293,13 +300,13 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``.
-
-    Returns None if vLLM had a scored token in its cache and so returned no log-probability for it.
+    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM read a scored
+    token
+    from its cache, because it then returns no log-probability for the token.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.
-        joint: Whether to include the log-probability of the prefix.
+        joint: Whether to include the log-probability of the tokens before the scored part.
     """
     first_scored = sequence.start
     if joint:

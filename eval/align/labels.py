@@ -42,8 +42,7 @@ def learnable_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
     """Returns the dimension ``name`` with the kind and scale of its human labels, which must
-    suffice
-    to fit a judge to them.
+    suffice to fit a judge to them.
 
     Args:
         labelled: Labelled dialogues or turns.

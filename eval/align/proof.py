@@ -152,8 +152,7 @@ class FitData:
 
 def predict_held_out(fit_data: FitData, columns: Columns | None) -> Floats:
     """Returns a predicted rating for each row [rows], on [0, 1], from a regression that was fitted
-    on
-    other conversations.
+    on other conversations.
 
     Args:
         fit_data: The scores and ratings.
@@ -192,8 +191,7 @@ class MeasuredAgreement:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """The regression chosen for one dimension, with its error on held-out dialogues and the errors
-    of
-    simpler predictors.
+    of simpler predictors.
 
     Attributes:
         fit: The name of the chosen regression, such as ``a monotone curve``.
@@ -235,8 +233,7 @@ class Proof:
 
     def note_sentences(self) -> list[str]:
         """Returns warnings for the user, none to two: that a simpler correction suffices, and that
-        the
-        length of the answers predicts the ratings as well."""
+        the length of the answers predicts the ratings as well."""
         notes: list[str] = []
         level, length = self.agreement_of(AS_IS).gain, self.agreement_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -418,8 +415,7 @@ class Alignment:
 
     def sentences(self) -> list[str]:
         """Returns sentences on each dimension: whether the labels improve the judge, by how much,
-        and
-        warnings."""
+        and warnings."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

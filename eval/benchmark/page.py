@@ -137,8 +137,7 @@ def _printout(
 
 def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
     """Returns the estimate of ``metric``, without a value if the judge scored too few dialogues or
-    the
-    metric was not computed.
+    the metric was not computed.
 
     Args:
         row: The result of the judge, with its coverage.

@@ -476,8 +476,7 @@ def _match_dimensions(
 
 def to_file_name(name: str) -> str:
     """Returns ``name`` as a file name. Unsuitable characters are escaped as in a URL, such as
-    ``%2F``
-    for a slash."""
+    ``%2F`` for a slash."""
     quoted = quote(name, safe=" ()+,=@")
     if quoted.startswith("."):
         return "%2E" + quoted[1:]

@@ -155,8 +155,7 @@ def judgements_from_labels(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> SetJudgements:
     """Returns the labels that the model ``labeller`` gave to ``rows`` as judgements, so that the
-    model
-    is evaluated like a judge.
+    model is evaluated like a judge.
 
     Args:
         config: The set, which names the dimensions.

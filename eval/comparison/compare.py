@@ -264,8 +264,7 @@ class _SystemComparer:
         self, scale: Dimension, bad: BadScoreLimit | None
     ) -> ComparedOn:
         """Compares all systems (chatbots or versions) on one dimension. P-values are not yet
-        corrected
-        for multiple tests.
+        corrected for multiple tests.
 
         Args:
             scale: The dimension.

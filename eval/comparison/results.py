@@ -29,8 +29,7 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 @dataclass(frozen=True, slots=True)
 class SystemResult:
     """The mean score of one system (chatbot or version) on one dimension. If a limit for bad scores
-    is
-    set, the share of scores beyond it.
+    is set, the share of scores beyond it.
 
     Attributes:
         system: The name of the system.
@@ -333,8 +332,7 @@ def gate_verdicts(
 
 def gate_lines(checked: Sequence[Checked]) -> list[str]:
     """Returns at most two lines for the terminal: the message of the worst verdict, and the counts
-    of
-    all other verdicts.
+    of all other verdicts.
 
     Args:
         checked: (name, verdict, message) of each gate, as ``gate_verdicts`` returns them.

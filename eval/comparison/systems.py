@@ -119,9 +119,8 @@ class CompareOptions(Config):
     @property
     def columns(self) -> list[str]:
         """Returns the names of the columns to read: of the system, of the context that systems
-        share
-        (such as ``scene``), and of the cluster whose rows vary together (such as ``user``). Options
-        that are not set are left out."""
+        share (such as ``scene``), and of the cluster whose rows vary together (such as ``user``).
+        Options that are not set are left out."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 

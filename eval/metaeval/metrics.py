@@ -1,11 +1,11 @@
 """Statistics of a judge's agreement with people, each as a function of row weights.
 
-Statistics of yes-or-no answers are computed against each annotator and then averaged, as in
-MEDAL (section 5.3.1), after Finch et al. (2023).
+Statistics of yes-or-no answers are computed against each annotator and then averaged, as in MEDAL
+(section 5.3.1), after Finch et al. (2023).
 
-The human ceiling is the agreement of one annotator with the mean of the others.
-``like_for_like`` is the agreement of the judge with the same others on the same rows, because
-the mean of all annotators is less noisy and would favour the judge."""
+The human ceiling is the agreement of one annotator with the mean of the others. ``like_for_like``
+is the agreement of the judge with the same others on the same rows, because the mean of all
+annotators is less noisy and would favour the judge."""
 
 from __future__ import annotations
 
@@ -238,8 +238,7 @@ def count_right_alone(
     first: Values, second: Values, ratings: Values
 ) -> tuple[int, int]:
     """Returns the number of rows on which only the first judge is right, and the number on which
-    only
-    the second is.
+    only the second is.
 
     A judge is right if it agrees with most annotators. Rows on which annotators are split evenly do
     not count.
@@ -364,8 +363,7 @@ def ceiling_statistic(
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
     """Returns a function that computes on weighted rows how well one annotator (or ``judge``)
-    agrees
-    with the other annotators.
+    agrees with the other annotators.
 
     Correlations are with the mean rating of the other annotators. F1, precision, recall and
     accuracy are averaged over ordered pairs of annotators (MEDAL, Figure 5).

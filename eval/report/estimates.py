@@ -41,8 +41,7 @@ Verdict = Literal["passed", "failed", "undecided"]
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """The estimates of one group of chats: the mean of each graded dimension, and the share of
-    chats
-    with each issue.
+    chats with each issue.
 
     Attributes:
         name: The group or period, such as ``v2`` or ``2026-03``.

@@ -61,8 +61,7 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 @dataclass(frozen=True, slots=True)
 class Report:
     """The scores, estimates, verdicts and worst chats of ``medal report``, as ``make_report``
-    returns
-    them.
+    returns them.
 
     Attributes:
         scores: The judgements of the chats.
@@ -169,8 +168,7 @@ def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str
 
 def print_report(report: Report) -> None:
     """Prints a summary of ``report``: the main result, one table, frequent reasons of the worst
-    chats,
-    verdicts on limits, and the page's path."""
+    chats, verdicts on limits, and the page's path."""
     scores, estimates = report.scores, report.estimates
     head = [
         headline_sentence(scores, estimates),

@@ -92,15 +92,13 @@ class Scores:
     @property
     def rows_by_signature(self) -> dict[str, int]:
         """Returns the signature (the judge's name, version and settings as text) -> the number of
-        its
-        rows. There are several if the version changed."""
+        its rows. There are several if the version changed."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
     def failures_text(self) -> str:
         """Returns the three most frequent reasons why rows are unscored, with counts, such as ``12
-        ×
-        timeout; 3 × no answer``."""
+        × timeout; 3 × no answer``."""
         failures = self.frame["failure"][~self.is_scored].fillna("no reason given")
         counts = failures.value_counts()[:3]
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
@@ -174,8 +172,7 @@ class Scores:
 
     def values(self, name: str) -> Floats:
         """Returns the scores of the dimension ``name`` [rows], NaN if unscored. On a binary
-        dimension,
-        probabilities are rounded to 1 (issue present) or 0."""
+        dimension, probabilities are rounded to 1 (issue present) or 0."""
         scores = self.scores[name]
         if self.is_share(name):
             return np.where(np.isfinite(scores), is_issue_present(scores) * 1.0, np.nan)

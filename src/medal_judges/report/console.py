@@ -142,8 +142,7 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 class ProgressBar:
     """A progress bar on standard error, shown while its ``with`` block runs, of how many dialogues
-    are
-    finished.
+    are finished.
 
     Without a terminal, it prints a line every minute in place of a bar.
 
@@ -202,8 +201,7 @@ class ProgressBar:
 
 def hide_library_noise() -> None:
     """Hides two log messages of libraries that do not help a user. Without a terminal, also hides
-    the
-    progress bars of the Hugging Face Hub.
+    the progress bars of the Hugging Face Hub.
 
     It only works before transformers and huggingface_hub are imported.
     """

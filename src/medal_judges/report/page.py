@@ -209,8 +209,7 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
 
 def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
     """Returns (role, text) of each turn of ``dialogue``, with long texts cut if the dialogue is
-    longer
-    than ``limit``.
+    longer than ``limit``.
 
     Args:
         limit: Maximum number of characters of the dialogue. In a longer one, each turn is cut at

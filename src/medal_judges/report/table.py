@@ -104,8 +104,7 @@ class Table:
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
         """Returns ``words`` or ``number`` for each column, which determines its alignment. A column
-        is
-        ``words`` if it has a text."""
+        is ``words`` if it has a text."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -155,8 +154,7 @@ def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
     """Writes a CSV file and returns its ``path``. Cells that a spreadsheet would run as formulas
-    are
-    escaped.
+    are escaped.
 
     Args:
         path: File to write.
@@ -178,8 +176,7 @@ def slug(text: str) -> str:
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
     """Returns a distinct file name of a-z, 0-9 and dashes for each of ``texts``, such as ``mean``
-    and
-    ``mean-2`` for two equal texts."""
+    and ``mean-2`` for two equal texts."""
     slugs: list[str] = []
     for base in map(slug, texts):
         names = chain([base], (f"{base}-{i}" for i in count(2)))
@@ -211,8 +208,7 @@ def percent_text(share: float) -> str:
 
 def points_text(difference: float) -> str:
     """Returns the ``difference`` of two shares (-1 to 1) as text in percentage points, such as
-    ``+4.8
-    pts``."""
+    ``+4.8 pts``."""
     return f"{'+' if difference > 0 else ''}{_percent_number(difference)} pts"
 
 

@@ -33,8 +33,7 @@ _FLAT = 1e-20
 
 def undefined_reason(human: Values, score: Values) -> str | None:
     """Returns why the correlation of ``human`` and ``score`` is undefined: fewer than 3 rows, or
-    equal
-    numbers in all rows. Returns None if it is defined.
+    equal numbers in all rows. Returns None if it is defined.
 
     Args:
         human: People's mean ratings [rows].
@@ -115,8 +114,7 @@ def mean_spearman_of_groups(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
     """Returns the mean of Spearman's correlations within groups of rows [samples], such as the rows
-    of
-    each chatbot.
+    of each chatbot.
 
     Each group is weighted by the total weight of its rows. A group in which a variable is constant
     is left out. The mean is NaN if no group is left.

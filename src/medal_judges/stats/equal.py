@@ -80,8 +80,7 @@ class Values:
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
         """Returns, for each row, the total weight of all rows with smaller numbers, without and
-        with
-        the rows of equal numbers.
+        with the rows of equal numbers.
 
         Args:
             weights: Row weights [samples, rows].

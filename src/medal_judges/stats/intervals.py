@@ -355,8 +355,7 @@ class Spread:
 
     def p_value(self, distance: float) -> float:
         """Returns the two-sided p-value of a value, from its ``distance`` to the value under the
-        null
-        hypothesis."""
+        null hypothesis."""
         return StudentT(self.degrees).p_value(abs(distance) / self.error)
 
 
@@ -629,8 +628,7 @@ def add_interval(
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
     """Returns the lower and upper end of Wilson's 95% score interval (1927) of the share
-    ``successes /
-    n``.
+    ``successes / n``.
 
     Args:
         successes: Number of successes. Fractions are allowed.

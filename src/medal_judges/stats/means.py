@@ -206,8 +206,7 @@ def deviation_weights_and_count(
     member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, int]:
     """Returns the weight of each cluster's squared deviation in the jackknife variance, and the
-    number
-    of clusters.
+    number of clusters.
 
     Args:
         member: Cluster index of each row [rows].
@@ -346,8 +345,7 @@ def to_share_estimate(
 
 def half_width_of_extreme_shares(samples: Sequence[Sample]) -> float:
     """Returns half the width of a 95% interval for the difference of two shares of which at least
-    one
-    is exactly 0 or 1.
+    one is exactly 0 or 1.
 
     The jackknife shows no error of such a share, because all scores of its sample are equal.
 
@@ -370,8 +368,7 @@ def few_clusters_reason(
     prefix: str = "no interval: ",
 ) -> str | None:
     """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``, or
-    None
-    if it has 5 clusters or more.
+    None if it has 5 clusters or more.
 
     Args:
         units: Two nouns for a cluster, such as ``("dialogue", "context")``. The first is used if

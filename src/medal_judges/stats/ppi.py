@@ -74,8 +74,7 @@ class LabelledSample:
     @property
     def label_weights(self) -> Floats:
         """Returns the weight of each row [rows]. It is 0 for a row without a label. The mean weight
-        of
-        labelled rows is 1."""
+        of labelled rows is 1."""
         weights = np.where(self.is_labelled, self.sample.row_weights, 0.0)
         if self.is_labelled.any():
             weights /= weights[self.is_labelled].mean()
@@ -100,8 +99,7 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 def corrected_share(rows: LabelledSample) -> Estimate:
     """Returns the share of rows that people would label 1, estimated from the judge's scores and
-    some
-    labels, with its 95% interval.
+    some labels, with its 95% interval.
 
     With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
 
@@ -163,8 +161,7 @@ def correct_means(
     systems: Sequence[LabelledSample], span: Span | None
 ) -> CorrectedMeans:
     """Returns the mean label of each of ``systems``, estimated by prediction-powered inference
-    (PPI++)
-    from the judge's scores and some labels.
+    (PPI++) from the judge's scores and some labels.
 
     Args:
         systems: Scores and labels of each system, which has at least one labelled row.
@@ -283,8 +280,7 @@ def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 def too_few_labels_reason(rows: LabelledSample) -> str | None:
     """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``, or
-    None
-    if labels are in 5 clusters or more."""
+    None if labels are in 5 clusters or more."""
     if not rows.is_labelled.any():
         return "no labelled rows"
     return few_clusters_reason(

@@ -101,8 +101,8 @@ class AnswerField:
 class Answer:
     """The score of one dimension, as read from the answer of a language model.
 
-    With a score, ``value`` and ``step`` are set, otherwise ``reason``. ``chances`` and ``mass`` are
-    added later, from the model's log-probabilities.
+    With a score, ``value`` and ``step`` are set, otherwise ``reason``. ``chances`` and ``mass``
+    come from the model's log-probabilities, and may be set without a ``value``.
 
     Attributes:
         value: The score on the scale that the prompt asks for, or None if it could not be read.
@@ -214,7 +214,8 @@ def parse_json(text: str) -> Any:
     """Returns the JSON value in ``text``, which may be in a code fence.
 
     Raises:
-        ValueError: The text is not JSON alone, or has NaN, Infinity or one key with two values.
+        ValueError: ``text`` has more than one JSON value, contains NaN or Infinity, gives a key two
+            values, or is nested too deeply.
     """
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")
@@ -487,7 +488,7 @@ def answer_start(text: str) -> int:
     ``<think>...</think>``, or 0 if there is none.
 
     Raises:
-        UnreadError: The reasoning does not end, or nothing follows it.
+        UnreadError: The reasoning does not end, its end is unclear, or nothing follows it.
     """
     opened = _OPEN.match(text)
     if opened:
@@ -507,8 +508,8 @@ def answer_start(text: str) -> int:
 
 
 def without_thinking(text: str) -> str:
-    """Returns ``text`` without the reasoning at its beginning, or an empty string if the reasoning
-    does not end."""
+    """Returns ``text`` without the reasoning at its beginning, or an empty string if there is no
+    answer after it."""
     try:
         return text[answer_start(text) :].strip()
     except UnreadError:

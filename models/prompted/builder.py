@@ -66,8 +66,8 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """What a prompt shows of one dialogue.
 
-    ``prompt_view`` sets the fields up to ``last_judged``, and ``left_out``. The others are set
-    later, while the prompts are made.
+    The function ``prompt_view`` sets ``turns``, ``response``, ``id``, ``lang``, ``last_judged`` and
+    ``left_out``. The judge sets the other fields while it makes the prompts.
 
     Attributes:
         turns: The turns to show. None marks a gap where turns are left out.
@@ -83,7 +83,7 @@ class PromptView:
         rendered: Index of a question -> its chat messages.
         usage: The tokens and costs of the summaries, such as ``{"input_tokens": 900.0}``.
         failure: Why the dialogue cannot be scored, or None.
-        transient: Whether ``failure`` is transient, so that a retry may succeed.
+        transient: Whether a retry may succeed after ``failure``.
     """
 
     turns: list[Turn | None]
@@ -133,8 +133,9 @@ class PromptBuilder:
         excerpt: How many of the last turns of an example to show. 0 shows its summary, or all turns
             if it has none.
         seed: Seeds the choice among equally suitable examples.
-        values: A function that takes a dimension and the prompt file's texts about it, and returns
-            further values for the prompt's templates.
+        values: A function that takes a dimension and the prompt file's texts about it (an Aspect).
+            It returns template variable -> value, for further variables or to override the
+            builder's own.
         fence: The sentence that explains the tags around turns to the model. None writes no tags.
 
     Attributes:
@@ -143,7 +144,8 @@ class PromptBuilder:
         questions: All questions about a dialogue.
 
     Raises:
-        ConfigError: The prompt file has no such variant, layout or role, or shows no dialogue.
+        ConfigError: The prompt file has no such variant, layout or role, shows no dialogue, or
+            needs a value that is not given.
     """
 
     def __init__(
@@ -214,7 +216,9 @@ class PromptBuilder:
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits of all texts that can be sent to the model."""
+        """A hash of 12 hex digits of the prompt file's content, the variant, the layout and the
+        answer
+        format."""
         chosen = [self.variant, self.layout, self.answer.model_dump()]
         return content_hash([self.prompt.hash, chosen])
 
@@ -241,9 +245,8 @@ class PromptBuilder:
         self, value: float | None, dimension: Dimension
     ) -> float | None:
         """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``.
-
-        None stays None.
-        """
+        Returns
+        None for None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -259,6 +262,10 @@ class PromptBuilder:
         Args:
             view: What to show of the dialogue.
             start: How many of the oldest turns of ``view`` to leave out.
+
+        Raises:
+            ConfigError: The prompt shows examples, and fewer than three have a score on the
+                dimension.
         """
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
@@ -278,11 +285,14 @@ class PromptBuilder:
         return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """Returns the text that is sent as the beginning of the answer to ``question``."""
+        """Returns the text with which the model's answer to ``question`` must begin, or an empty
+        string."""
         return self.prompt.render("prefill", self.values[question.index])
 
     def second_question(self, question: PromptQuestion) -> str:
-        """Returns the text that asks ``question`` once more, for the number alone."""
+        """Returns the text that asks for the number alone, to send if no score could be read from
+        the
+        answer to ``question``."""
         values = self.values[question.index]
         return self.prompt.render("again", values) or ASK_AGAIN.format(**values)
 
@@ -452,7 +462,7 @@ class ScoredExample:
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Loads scored examples from a file of labelled dialogues.
+    """Returns the scored examples in a file of labelled dialogues.
 
     A score is the mean of the annotators' ratings, mapped to [0, 1]. Dimensions for which the file
     states no scale have no score.
@@ -483,14 +493,16 @@ def choose_examples(
     without: str | None,
 ) -> list[ScoredExample]:
     """Returns three of ``examples``: with a low, a median and a high score on ``dimension``, in
-    this order.
+    this
+    order.
 
     Args:
+        dimension: The name of the dimension.
         seed: Seeds the choice among equally suitable examples.
-        without: The id of a dialogue that is never chosen.
+        without: The id of a dialogue that is never chosen, or None.
 
     Raises:
-        ConfigError: Fewer than three examples have a score.
+        ConfigError: Fewer than three examples have a score on the dimension.
     """
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < 3:
@@ -589,7 +601,8 @@ def summarise_long_turns(
     ``failure`` of the dialogue's view says why.
 
     Args:
-        views: What the prompts show of the dialogues. Their turns are replaced.
+        views: What the prompts show of the dialogues. Their turns are replaced in place.
+        llm: The model that writes the summaries.
         prompt: The prompt that asks for a summary.
         context: ``summary_50`` or ``summary_150``: the maximum number of words of a summary.
         fence: Whether the request for a summary puts the turn between tags.

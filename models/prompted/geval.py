@@ -30,17 +30,22 @@ POINTS = 5
 
 
 class GEvalConfig(BasePromptedConfig):
-    """The settings of a G-Eval judge. Its file in configs/judges/ has ``family: geval``."""
+    """The settings of a G-Eval judge, those of BasePromptedConfig. A judge file selects it with
+    ``family: geval``."""
 
     family: Literal["geval"] = "geval"
 
 
 class GEvalJudge(BasePromptedJudge):
     """A G-Eval judge. Its score is the mean rating, weighted by the probability that the model
-    gives to each rating.
+    gives
+    to each rating.
 
     A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
     is no score.
+
+    Args:
+        config: The settings.
     """
 
     family = "geval"
@@ -153,7 +158,8 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
-    """Reads the probability of each rating from the alternatives that a server reports with its
+    """Reads the probability of each rating from the log-probabilities that a server reports with
+    its
     answer.
 
     Args:
@@ -162,7 +168,7 @@ def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
 
     Returns:
         An Answer with ``chances`` (the probabilities), or with a ``reason`` if the server's answer
-            has no rating or no alternatives.
+        has no rating or no alternatives to it.
     """
     written = "".join(token.text for token in completion.tokens)
     if written:
@@ -181,7 +187,8 @@ AFFIRMATIVE = "Yes"
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """The settings of a GPTScore judge. Its file in configs/judges/ has ``family: gptscore``."""
+    """The settings of a GPTScore judge, those of BasePromptedConfig. A judge file selects it with
+    ``family: gptscore``."""
 
     family: Literal["gptscore"] = "gptscore"
 
@@ -192,6 +199,12 @@ class GPTScoreJudge(BasePromptedJudge):
 
     The likelihood is exp(mean log-probability per token). It is mapped from [0, 1] to the
     dimension's scale.
+
+    Args:
+        config: The settings.
+
+    Raises:
+        NotAvailableError: A server runs the language model, and so gives no likelihoods.
     """
 
     family = "gptscore"

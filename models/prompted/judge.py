@@ -70,7 +70,8 @@ class BasePromptedConfig(Config):
 
     Attributes:
         name: The name of the judge.
-        llm: The language model to ask, such as a Hub id or ``embedded:smollm2``.
+        llm: The language model to ask, such as a Hub id, ``embedded:smollm2`` or
+            ``openai:gpt-4.1-mini``.
         prompts: A prompt file or the name of a shipped one, such as ``oralis``.
         variant: The wording of the prompt, such as ``few_shot``. None is the first in the prompt
             file.
@@ -124,8 +125,16 @@ class BasePromptedJudge(Judge):
         prompt_tokens: The maximum number of tokens of a prompt. None is the context without the
             answer.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
-        values: A function that takes a dimension and the prompt file's texts about it, and returns
-            further values for the prompt's templates.
+        values: A function that takes a dimension and the prompt file's texts about it (an Aspect).
+            It returns template variable -> value, for further variables of the prompt.
+
+    Attributes:
+        ratings: Dimension -> the ratings that the model may give, for judges that read ratings.
+        scores_expected: Whether the score is the expected rating instead of the written one.
+
+    Raises:
+        ConfigError: The prompt, the rubric or a setting is wrong, or the model cannot be loaded.
+        MissingExtraError: A package for the language model is not installed.
     """
 
     config_class: ClassVar[type[BasePromptedConfig]]
@@ -188,7 +197,9 @@ class BasePromptedJudge(Judge):
         """Returns the judge with ``settings``, the fields of its config class.
 
         Raises:
-            ConfigError: A field is unknown or has a wrong value.
+            ConfigError: A field is unknown or has a wrong value, or the language model cannot be
+                loaded.
+            MissingExtraError: A package for the language model is not installed.
         """
         if settings.get("llm", EMBEDDED) is None:
             raise no_model_error(settings.get("name"))
@@ -303,10 +314,11 @@ class BasePromptedJudge(Judge):
     ) -> list[PromptQuestion]:
         """Returns the questions to ask about a dialogue, one for each of ``dimensions``, in order.
 
-        If the prompt asks about all dimensions together, returns the one question about them.
+        If the prompt asks about all dimensions together, returns this one question.
 
         Args:
             request: The dialogue to score. None gives the questions in the judge's first language.
+            dimensions: The names of the dimensions.
         """
         builder = self.builder_for(request)
         if builder.together:
@@ -332,11 +344,11 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """Computes the likelihood of each of several possible answers under the model.
+        """Computes how likely the model is to give each of several possible answers.
 
         Args:
             requests: The dialogues to ask about.
-            dimensions: The dimensions to ask about.
+            dimensions: The names of the dimensions to ask about.
             texts: Dimension -> the possible answers, such as ``("1", "2", "3")``.
             score_eos: Dimension -> whether a likelihood includes the token that ends the answer.
 
@@ -400,7 +412,7 @@ class BasePromptedJudge(Judge):
 
         Args:
             answers: Dimension -> the model's answer.
-            usages: The tokens and costs to add up.
+            usages: The tokens and costs of the answers, which are added up.
             transient: Whether the same request may succeed later.
         """
         judgement = to_judgement(
@@ -460,13 +472,13 @@ class PromptedConfig(BasePromptedConfig):
         repeats: How many times to ask each question. The scores are averaged. The seeds are
             ``seed``, ``seed`` + 1, ....
         enforce: Whether to constrain JSON answers to a schema, if the backend supports it.
-        ask_again: Whether to ask a second time, for the number alone, if no score can be read. Not
-            for questions about several dimensions.
+        ask_again: Whether to ask a second time, for the number alone, if no score can be read. A
+            question about several dimensions is never asked again.
         comment_chars: The maximum number of characters of a comment in the JSON schema. None is no
             limit.
-        expected: Whether ``details`` in the output also has the expected rating: the mean weighted
-            by the model's probability of each rating. A server must report ``top_logprobs`` for it.
-            A local model computes the likelihood of each rating.
+        expected: Whether to compute the expected rating too, the mean weighted by the model's
+            probability of each rating. It is in ``details`` of the output. A local model computes
+            the likelihood of each rating. A server must report ``top_logprobs``.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -508,7 +520,11 @@ class _AskedQuestion:
 
 class PromptedJudge(BasePromptedJudge):
     """A judge that asks a language model to write scores, in one question for each dimension or one
-    for all."""
+    for all.
+
+    Args:
+        config: The settings.
+    """
 
     family = "prompted"
     config_class = PromptedConfig

@@ -145,8 +145,11 @@ class Prompt(Config):
 
         Args:
             values: Template variable -> value.
-            again: For each failed attempt to get an answer, further template values. The template
-                ``again``, filled with them, is appended to the user message.
+            again: For each earlier answer that could not be used, template variable -> value for
+                the template ``again``. Each filled template is appended to the user message.
+
+        Raises:
+            ConfigError: A template needs a value that is not given.
         """
         texts = [self.render("user", values)]
         if AGAIN in self.parts:
@@ -157,7 +160,9 @@ class Prompt(Config):
         return messages
 
     def value_names(self, part: str) -> set[str]:
-        """Returns the names of the values that the template ``part`` uses.
+        """Returns the names of the variables in the template ``part``. The set is empty if the
+        prompt
+        has no such template.
 
         Raises:
             ConfigError: The template is not valid.
@@ -171,7 +176,7 @@ class Prompt(Config):
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits of all texts that can be sent to the model."""
+        """A hash of 12 hex digits of the prompt file's content, without ``name`` and ``source``."""
         return content_hash(self.model_dump(exclude={"name", "source"}))
 
 
@@ -288,7 +293,8 @@ def fence_dialogue(turns: Iterable[Turn | None]) -> str:
 def fence_note(language: str) -> str:
     """Returns the sentence in a prompt that explains the tags around turns.
 
-    ``language`` is a code such as ``de``. Without a translation the sentence is in English.
+    Args:
+        language: A language code such as ``de``. Without a translation the sentence is in English.
     """
     notes = load_prompt("fence", parts=("en",)).parts
     return notes.get(language, notes["en"]).strip()

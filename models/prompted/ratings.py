@@ -45,10 +45,13 @@ class Ratings:
 
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
-        """Returns the whole numbers on the scale of ``dimension`` as ratings, such as 1 to 5.
+        """Returns the ratings to choose from on ``dimension``: the whole numbers on its scale, such
+        as
+        1 to 5.
 
-        If the scale has more than eleven whole numbers, a negative or fractional end, or is a
-        continuous [0, 1], returns 1 to ``points`` instead, evenly spaced over the scale.
+        If the scale has more than eleven whole numbers, has a negative or fractional end, or is a
+        continuous [0, 1], the ratings are 1 to ``points``, with values evenly spaced over the
+        scale.
         """
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
@@ -67,10 +70,11 @@ class Ratings:
         """Returns the whole numbers on ``scale`` as ratings, with their values on the scale of
         ``dimension``.
 
-        If ``scale`` has more than eleven whole numbers, or fewer than two, returns eleven evenly
-        spaced numbers, such as 0, 10, ... 100 for (0, 100).
+        If ``scale`` has more than eleven whole numbers, or fewer than two, the ratings are eleven
+        evenly spaced numbers, such as 0, 10, ... 100 for (0, 100).
 
         Args:
+            dimension: The dimension, to whose scale the values are mapped.
             scale: The (lowest, highest) score that the prompt asks for.
         """
         low, high = math.ceil(scale[0]), math.floor(scale[1])
@@ -91,11 +95,13 @@ class Ratings:
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating that a model wrote, on a line by itself or after ``Rating:``.
+        """Reads the rating that a model wrote, on a line by itself or after ``Rating:``.
 
         Args:
-            completion: The model's answer. Without a rating in it, the returned Answer has a
-                ``reason``.
+            completion: The model's answer.
+
+        Returns:
+            An Answer with the rating as its ``value``, or with a ``reason`` if there is none.
         """
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
@@ -107,8 +113,11 @@ class Ratings:
         return Answer(reason=why)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns the mean and the standard deviation of the score, where ``chances`` has the
-        probability of each of ``values``, in order."""
+        """Returns (mean, standard deviation) of the score.
+
+        Args:
+            chances: The probability of each of ``values``, in the same order.
+        """
         mean = variance = 0.0
         for chance, rating in zip(chances, self.values, strict=True):
             mean += chance * rating
@@ -122,12 +131,12 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns ``answer`` with the probability of each rating in ``chances``, computed from
-    log-probabilities.
+    """Returns a copy of ``answer`` with the probability of each rating in ``chances``, and their
+    sum
+    before they are normalised in ``mass``.
 
     Args:
-        logprobs: The log-probability of the text of each rating, lowest rating first. The
-            probabilities are normalised to add up to 1.
+        logprobs: The log-probability of the text of each rating, lowest rating first.
     """
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
@@ -139,7 +148,8 @@ def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answ
 def with_reported_probabilities(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with the probability of each rating, from a server's log-probabilities.
+    """Returns ``answer`` with the probability of each rating in ``chances``, from the
+    log-probabilities that a server reports.
 
     Without log-probabilities at the score, or if a rating is a prefix of another (1 of 10), returns
     ``answer`` unchanged.
@@ -178,10 +188,12 @@ def with_reported_probabilities(
 
 
 def average_answers(repeats: Sequence[Answer]) -> Answer:
-    """Averages the scores and the rating probabilities of several answers to one question.
+    """Returns an Answer with the mean score and the mean rating probabilities of several answers to
+    one question.
 
     Args:
-        repeats: The answers. The comment is taken from the first answer that has a score.
+        repeats: The answers, at least one. The comment is taken from the first answer that has a
+            score.
     """
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
@@ -213,6 +225,7 @@ def to_judgement(
 
     Args:
         answers: Dimension -> the model's answer, for all ``dimensions``.
+        dimensions: The dimensions to score.
         builder: The builder of the prompts, which maps scores to the dimensions' scales.
         ratings: Dimension -> its possible ratings.
         expected: Whether the score is the expected rating instead of the number in the answer.

@@ -221,7 +221,7 @@ def read_and_hide_key(variable: str) -> str:
     return key
 
 
-def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
+def create_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
     """Returns a client for the server at ``address``.
 
     Args:
@@ -358,7 +358,7 @@ class RemoteModel(LanguageModel):
         process = os.getpid()
         if process not in self._clients:
             slots = asyncio.Semaphore(self.config.max_in_flight)
-            client = open_client(self.config, self.address, self.key)
+            client = create_client(self.config, self.address, self.key)
             self._clients[process] = client, slots
         return self._clients[process]
 

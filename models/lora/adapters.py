@@ -73,7 +73,7 @@ class LoraConfig(HeadedConfig):
     comment_chars: int = Field(default=200, ge=0)
 
     @model_validator(mode="after")
-    def _reject_unused_settings(self) -> LoraConfig:
+    def _reject_generative_heads(self) -> LoraConfig:
         if self.head == "generative" and self.heads:
             raise ValueError(
                 "leave heads out, or set head: scoring. A generative judge writes its numbers"
@@ -124,7 +124,7 @@ def load_adapted_model(
                 f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}. Copy the whole folder"
             )
     # The base's tokenizer: a saved chat template is a program that may never end.
-    model, tokenizer = _load_base(config, device, labels, dtype)
+    model, tokenizer = _load_base_and_tokenizer(config, device, labels, dtype)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     # by which a head finds the last token
@@ -207,7 +207,7 @@ def move_and_cast_network(
     return network.eval()
 
 
-def _load_base(
+def _load_base_and_tokenizer(
     config: LoraConfig,
     device: Device,
     labels: Mapping[str, Any] | None,

@@ -415,7 +415,7 @@ class GrammarMask(LogitsProcessor):
         the vocabulary."""
         from llguidance import LLMatcher
 
-        view = _to_llguidance(self.tokenizer, words)
+        view = _to_llguidance_tokenizer(self.tokenizer, words)
         for schema in self.schemas:
             matcher = None
             if schema is not None:
@@ -445,7 +445,7 @@ class GrammarMask(LogitsProcessor):
 
 
 @lru_cache(maxsize=4)
-def _to_llguidance(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
+def _to_llguidance_tokenizer(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
     """Returns ``tokenizer`` in the form that llguidance needs. ``words`` is the size of the
     vocabulary. Raises ConfigError if llguidance does not support the tokenizer."""
     from llguidance.hf import from_tokenizer

@@ -189,7 +189,7 @@ class VllmModel(TokenModel):
     ) -> list[Completion]:
         thinks = self.thinking > 0
         params = [sampling_params(request, thinks=thinks) for request in requests]
-        outputs = self._generate(prompts, params)
+        outputs = self._run_engine(prompts, params)
         return list(map(self._to_completion, outputs, requests))
 
     def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
@@ -211,7 +211,7 @@ class VllmModel(TokenModel):
             usage=usage,
         )
 
-    def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
+    def _run_engine(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
         """Runs the engine and returns vLLM's RequestOutput for each prompt.
 
         Args:
@@ -279,7 +279,7 @@ class VllmModel(TokenModel):
         params = scoring_params(read_cache=read_cache)
         prompts = [sequences[index].ids for index in indices]
         likelihoods = {}
-        outputs = self._generate(prompts, [params] * len(prompts))
+        outputs = self._run_engine(prompts, [params] * len(prompts))
         for index, output in zip(indices, outputs, strict=True):
             likelihood = to_likelihood(
                 output, sequences[index], joint=joint and not read_cache

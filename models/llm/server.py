@@ -222,10 +222,11 @@ def read_and_hide_key(variable: str) -> str:
 
 
 def create_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a client for the server at ``address``.
+    """Returns a new client for the server at ``address``, which sends a failing request again.
 
     Args:
         config: The settings of the model, with the timeout and the number of attempts.
+        address: The base URL of the server.
         key: The API key. Empty for a server that needs none.
 
     Raises:
@@ -633,6 +634,7 @@ def chat_body(
 
     Args:
         config: The settings of the model.
+        request: The chat to answer, with its sampling settings.
         limit: The maximum number of output tokens.
         dropped: The fields to leave out, because the server refuses them, such as ``{"seed"}``. The
             name ``system`` moves system messages into the first user turn.

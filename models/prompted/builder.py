@@ -409,7 +409,8 @@ class PromptBuilder:
     def schema(
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
-        """Returns the JSON schema of the answer to ``question``.
+        """Returns the JSON schema of the answer to ``question``, an object with the scores and
+        comments.
 
         Args:
             comment_chars: The maximum number of characters of a comment. None is no limit.
@@ -533,6 +534,7 @@ def prompt_view(
     """Returns what the prompt shows of ``dialogue``.
 
     Args:
+        dialogue: The dialogue to score.
         turn: The index of the turn to score. Later turns are not shown. None scores the whole
             dialogue.
         context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).

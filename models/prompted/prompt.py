@@ -182,7 +182,11 @@ class Prompt(Config):
 
 @lru_cache(maxsize=1024)
 def compile_template(text: str) -> Template:
-    """Returns the jinja2 template with this ``text``. It runs in a sandbox."""
+    """Returns the jinja2 template with this ``text``. It runs in a sandbox.
+
+    Raises:
+        jinja2.TemplateSyntaxError: The text is not a template.
+    """
     return _ENVIRONMENT.from_string(text)
 
 

@@ -303,7 +303,8 @@ class SeededSampling(LogitsProcessor):
     """A logits processor that draws each token at random with the seed of its row's request. Use it
     with ``do_sample=False``.
 
-    It adds random noise to the logits, so that the token with the highest sum is a sample.
+    It adds random noise to the logits, so that the token with the highest sum is a sample. Rows
+    with temperature 0 do not change.
 
     Args:
         requests: The request of each row, with temperature, ``top_p`` and seed.

@@ -44,7 +44,9 @@ def model_name(model: str) -> str:
 
 
 def convert_gguf(file: Path) -> Path:
-    """Returns a cached folder with the model in the GGUF ``file``, as safetensors with a tokenizer.
+    """Converts the model in the GGUF ``file`` to safetensors with a tokenizer, and returns the
+    cached
+    folder. Later calls return the same folder.
 
     Raises:
         MissingExtraError: The package ``gguf`` is not installed.

@@ -78,6 +78,7 @@ class Agreement:
     """How well annotators agree on one dimension, in the dialogues of one language.
 
     Attributes:
+        dimension: The name of the dimension.
         kind: The kind of the dimension: ``binary``, ``ordinal`` or ``continuous``.
         lang: The language, such as ``en``, or ``all`` for all languages together.
         rows: The number of dialogues with a rating.
@@ -86,10 +87,11 @@ class Agreement:
         annotators: The number of annotators. If annotators have no names, the largest number of
             ratings of one dialogue.
         named: Whether the data names the annotators.
-        mean: The mean of all ratings.
+        mean: The mean of all ratings, None without ratings.
         estimates: Statistic -> estimate. ``exact``: the share of pairs with equal ratings.
             ``adjacent``: the share of pairs that differ by at most 1, on ordinal dimensions.
-            ``alpha``: Krippendorff's. ``spearman``: the mean over pairs of annotators.
+            ``alpha``: Krippendorff's alpha. ``spearman``: the mean correlation over pairs of
+            annotators.
         by_annotator: One entry for each annotator. If annotators have no names, one entry for the
             first ratings of all dialogues, one for the second ratings, and so on.
     """

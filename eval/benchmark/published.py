@@ -82,8 +82,11 @@ def _bare_name(model: str) -> str:
 
 
 def check_published(config: BenchmarkConfig) -> None:
-    """Raises ConfigError if ``config`` names a paper, judge or set that configs/published.yaml
-    lacks."""
+    """Checks that configs/published.yaml has the papers, judges and sets that ``config`` names.
+
+    Raises:
+        ConfigError: A name is missing there.
+    """
     rows = read_published()
     _require_published(rows, "paper", "published", config.published)
     judges = [judge.published_as for judge in config.judges]

@@ -65,11 +65,13 @@ def compare(
         progress: Called with the number of chats judged since its last call.
 
     Returns:
-        The means of all systems and their pairwise differences, with p-values.
+        The mean score of each system and the difference of each pair, with intervals and p-values.
 
     Raises:
         MedalError: There is only one system, files were scored by different judges, or no label
             fits a dialogue.
+        ConfigError: A limit for bad scores is wrong, or ``options`` name a judge but all files hold
+            scores.
 
     >>> from medal_judges import CompareOptions, compare
     >>> files = ["old=old.jsonl", "new=new.jsonl"]

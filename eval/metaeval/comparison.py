@@ -54,7 +54,7 @@ class JudgePair:
     """Two judges, compared on the dialogues or turns that both scored.
 
     Attributes:
-        about: (set, dimension, better judge, worse judge), all as names.
+        about: Four names: of the set, the dimension, the better judge and the worse judge.
         better: The human labels with the scores of the better judge.
         worse: The same human labels with the scores of the worse judge.
         difference: The metric of the better judge minus the metric of the worse judge.

@@ -239,8 +239,8 @@ def measure_rank_agreement(evaluations: Iterable[JudgedRows]) -> list[SystemAgre
         evaluations: The results of judges on sets and dimensions.
 
     Returns:
-        One entry for each result. Results with low coverage, or with fewer than 3 chatbots of 5
-        scored dialogues, are left out.
+        One entry for each result. Results with low coverage are left out, and those in which fewer
+        than 3 chatbots have 5 scored dialogues or more.
     """
     agreements = []
     for judged_rows in evaluations:

@@ -63,7 +63,9 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of ``record`` that holds the field ``name``, or an empty string.
+        """Returns the column of ``record`` that holds the field ``name``, such as ``id``, or an
+        empty
+        string if there is none.
 
         A column that ``fields`` names takes precedence over usual names, such as ``ticket_id`` for
         ``id``.
@@ -110,6 +112,7 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
     unchanged.
 
     Args:
+        cell: The value, of any type.
         field: Name of the cell in errors. If it is empty, malformed JSON is returned unchanged.
 
     Raises:
@@ -136,8 +139,9 @@ def refuse_python_list(cell: str, field: str) -> None:
 
 
 def has_prose(value: object) -> bool:
-    """Returns whether ``value``, or a value nested in it, holds at least four words in a row (12
-    characters of Chinese or Japanese)."""
+    """Returns whether ``value``, or a value nested in it, holds at least four words in a row (or 12
+    characters of Chinese or Japanese).
+    """
     return _PROSE.search(str(value)) is not None
 
 

@@ -72,11 +72,13 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
     Returns:
         The kind of file, and an iterator over (row number from 1, value of the row). The value of a
-            bad row is a RecordError.
+        bad row is a RecordError.
 
     Raises:
         DataError: The file is missing, damaged or of an unknown kind. Damage may be found only
             while the rows are read.
+        MissingExtraError: The file is a workbook, and openpyxl is not installed. Raised while the
+            rows are read.
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)

@@ -142,7 +142,8 @@ class ReadOptions(Config):
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
-    """ReadOptions without --label, for commands that read no human ratings.
+    """Options for reading a file of chats, without ``--label``, for commands that read no human
+    ratings.
 
     Attributes:
         label: Always empty.
@@ -234,8 +235,10 @@ class ReadingReport:
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     def add_bad_row(self, error: DataError) -> None:
-        """Counts a bad row, keeps the message of its ``error``, and appends it to
-        ``problem_file``."""
+        """Counts a bad row, keeps the message of its ``error``, and appends file, line and problem
+        to
+        ``problem_file``.
+        """
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -332,9 +335,10 @@ def read_dialogues(
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
 
     Raises:
-        DataError: A row of a file is bad, and there is no ``reading``. The error names the line.
+        DataError: The file is missing, damaged or of an unknown kind. Without ``reading``, also if
+            a row is bad. The error then names the line.
         RecordError: A record of a list is bad, and there is no ``reading``.
-        ConfigError: The file lacks a column that ``columns`` names.
+        ConfigError: The file lacks a column that ``columns`` names, or ``format`` is unknown.
 
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
@@ -381,6 +385,12 @@ def read_labelled(
         source: A file or records, as for ``read_dialogues``.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
         options: Fields of ReadOptions, such as ``columns={"labels": {"Note": "overall:1..5"}}``.
+
+    Raises:
+        DataError: The file is missing, damaged or of an unknown kind, or a row is bad and there is
+            no ``reading``.
+        RecordError: A record of a list is bad, and there is no ``reading``.
+        ConfigError: An option is malformed, or names a column that the file lacks.
     """
     return stream_labelled(source, ReadOptions(**options), reading)
 
@@ -393,8 +403,15 @@ def stream_dialogues(
     """Streams the dialogues of ``source`` like ``read_dialogues``, but takes a ReadOptions.
 
     Args:
+        source: A file, or records.
         options: How to read the file. Its label columns are ignored.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
+
+    Raises:
+        DataError: The file is missing, damaged or of an unknown kind, or a row is bad and there is
+            no ``reading``.
+        RecordError: A record of a list is bad, and there is no ``reading``.
+        ConfigError: The file lacks a column that ``options`` names.
     """
     columns = replace(options.column_map, labels={})
     report = reading or ReadingReport(strict=True)
@@ -409,8 +426,15 @@ def stream_labelled(
     """Streams the labelled dialogues of ``source`` like ``read_labelled``, but takes a ReadOptions.
 
     Args:
+        source: A file, or records.
         options: How to read the file.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
+
+    Raises:
+        DataError: The file is missing, damaged or of an unknown kind, or a row is bad and there is
+            no ``reading``.
+        RecordError: A record of a list is bad, and there is no ``reading``.
+        ConfigError: The file lacks a column that ``options`` names.
     """
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, options.column_map, report, labelled=True).read()

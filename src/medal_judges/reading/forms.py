@@ -65,14 +65,20 @@ class Row:
     used: set[str] = field(default_factory=set)
 
     def take(self, field: str) -> Any:
-        """Returns the value of ``field``, None if there is none, and marks its column as read."""
+        """Returns the value of ``field``, such as ``id``, and marks its column as read. Returns
+        None
+        if
+        there is no value.
+        """
         column = self.columns.column(self.record, field) or field
         self.used.add(column)
         return lookup(self.record, column)
 
     def take_text(self, field: str) -> str | None:
-        """Returns the string in ``field`` and marks its column as read. Returns None for a value
-        that is not a string, which then becomes metadata."""
+        """Returns the string (or number as a string) in ``field``, and marks its column as read.
+        Returns
+        None for any other value, which then becomes metadata.
+        """
         column = self.columns.column(self.record, field) or field
         value = number_as_text(lookup(self.record, column))
         if not isinstance(value, str):
@@ -81,8 +87,10 @@ class Row:
         return value
 
     def take_object(self, field: str) -> Fields:
-        """Returns the JSON object in the column ``field`` and marks the column as read. Returns an
-        empty dict if there is no object."""
+        """Returns the JSON object in the column ``field``, and marks the column as read. Returns an
+        empty
+        dict if there is no object.
+        """
         value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
             return {}
@@ -91,7 +99,9 @@ class Row:
 
     def add_labels(self, line: Fields) -> None:
         """Adds the ratings in the user's label columns to ``line``, an object in our JSONL format,
-        and marks these columns as read."""
+        and
+        marks these columns as read. Raises RecordError if a rating is malformed.
+        """
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
@@ -103,6 +113,12 @@ class Row:
 
         Call it once, after everything was read: columns that are not marked as read become
         ``meta``.
+
+        Args:
+            messages: Objects with ``role`` and ``content``.
+
+        Raises:
+            RecordError: A rating is malformed.
         """
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
@@ -151,7 +167,8 @@ READERS: dict[str, Reader] = {}  # by name; the first that fits reads
 def reader(
     name: str, title: str, fits: Callable[[Record, ColumnMap], bool]
 ) -> Callable[[Callable[[Row], Fields]], Callable[[Row], Fields]]:
-    """Registers the decorated function as the reader of one form of rows.
+    """Returns a decorator that registers a function as the reader of one form of rows. The function
+    takes a Row, and returns an object in our JSONL format.
 
     Args:
         name: Key of the form in READERS.
@@ -192,7 +209,9 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     "medal", "MEDAL's released form", lambda record, columns: is_released_row(record)
 )
 def read_released_row(row: Row) -> Fields:
-    """Converts ``row``, a row of MEDAL's released data, to an object in our JSONL format."""
+    """Converts ``row``, a row of MEDAL's released data, to an object in our JSONL format. Raises
+    RecordError if its models or labels are malformed.
+    """
     return convert_released_row(read_line_format(row))
 
 
@@ -213,6 +232,10 @@ def read_line_format(row: Row) -> Fields:
 
     Columns that the user named replace fields: with ``id=ticket``, the id is the value of
     ``ticket``.
+
+    Raises:
+        RecordError: The row has both ``messages`` and ``dialogue``, or nested JSON or a rating is
+            malformed.
     """
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
@@ -261,6 +284,11 @@ def read_messages_or_transcript(row: Row) -> Fields:
     """Converts ``row``, whose chat is a list of messages or a transcript, to our JSONL format.
 
     An answer in a separate column is appended if the last message is the user's.
+
+    Raises:
+        RecordError: The messages are malformed or empty, or the newest message is first.
+        ConfigError: The user gave a role for any other speaker (``*``), and the chat is a
+            transcript.
     """
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
@@ -340,7 +368,9 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 @reader("turns", "one turn a row", is_turn)
 def read_merged_turns(row: Row) -> Fields:
     """Converts ``row`` to our JSONL format. The row is a whole chat, which ``merge_turns`` made
-    from rows with one message each."""
+    from
+    rows with one message each. Raises RecordError if a rating is malformed.
+    """
     return row.to_line(row.take("messages"))
 
 
@@ -352,7 +382,9 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
     """Converts ``row``, whose chat is one question with its answer, to our JSONL format. A missing
-    answer becomes an empty turn."""
+    answer becomes an empty turn. Raises RecordError if the question, the answer or a rating is
+    malformed.
+    """
     question = _take_messages(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
         question += _take_messages(row, "input", "user")

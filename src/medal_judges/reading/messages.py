@@ -78,8 +78,9 @@ def read_messages(
         changes: Counter that is increased for what was left out: ``{"tool calls": 2}``.
 
     Raises:
-        RecordError: A message has an unknown role or type of content, or no message has text. The
-            error names the field (``messages[3].role``).
+        RecordError: A message has an unknown role or type of content, no message has text, the
+            language is unknown, or messages name different assistants. The error names the field
+            (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -195,16 +196,17 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role of ``message`` and its content as parts, each (kind, text).
+    """Returns the role of ``message``, and its content as (kind, text) parts.
 
     The role is ``user``, ``assistant``, ``system``, ``tool`` or ``call`` (a tool call). Thoughts
     and tool calls are parts with an empty text: ``("tool calls", "")``.
 
     Args:
         field: Path of the message in the row, which an error names.
+        message: An object with ``role`` and ``content``.
 
     Raises:
-        RecordError: The role or the type of a part is unknown.
+        RecordError: The message is not an object, or its role or the type of a part is unknown.
     """
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)

@@ -51,7 +51,8 @@ def convert_released_row(record: Record) -> Fields:
     language.
 
     Raises:
-        RecordError: A role has two models, or the labels are not JSON.
+        RecordError: A role has two models, the models do not match the turns in number, the labels
+            are not JSON, or the language is unknown.
     """
     request = record.get("source")
     models = _models_by_role(record.get("models"), record.get("dialogue"))

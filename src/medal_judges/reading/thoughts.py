@@ -28,7 +28,7 @@ def remove_thoughts(answer: str) -> tuple[str, int]:
     """Returns ``answer`` without thoughts (text between think tags), and the number of thoughts.
 
     If only the closing tag is there, all text before it is a thought. If only the opening tag is
-    there, all text after it is.
+    there, all text after it is. Tags in Markdown code do not count.
 
     >>> remove_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)

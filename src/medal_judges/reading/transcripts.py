@@ -61,7 +61,8 @@ def split_into_chats(
     headings (``# ...``) may be between them.
 
     Args:
-        roles: Speaker's name in lower case -> role, in addition to ROLE_WORDS.
+        text: The content of the file.
+        roles: Speaker's name in lower case -> role, in addition to usual names such as ``human``.
 
     Yields:
         (number of the chat's first line, ``{"messages": text of the chat}``)
@@ -94,7 +95,8 @@ def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
     A line without a known speaker (``Note: ...``) continues the message before it.
 
     Args:
-        roles: Speaker's name in lower case -> role, in addition to ROLE_WORDS.
+        text: The transcript of one chat.
+        roles: Speaker's name in lower case -> role, in addition to usual names such as ``human``.
 
     Raises:
         RecordError: The user or the assistant has no message.

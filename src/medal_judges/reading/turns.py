@@ -30,15 +30,17 @@ def merge_turns(
 ) -> tuple[Fields, Fields]:
     """Merges the rows of one chat, each of which is a single message, into one record.
 
+    Messages are sorted by their number or time. Without these, they keep the order of the rows.
+
     Args:
         chat_id: Id of the chat.
         rows: (row number, record) of each message.
         columns: The user's names of fields and speakers.
-        counts: Counter that is increased if the times of the messages cannot be read.
+        counts: Counter that is increased if the numbers or times of the messages cannot be read.
 
     Returns:
-        A pair: the record of the chat (``id``, sorted ``messages``, and each column with one value
-            in all rows), and a mapping: each other column -> its values.
+        The record of the chat, and the columns that it leaves out, as column -> values. The record
+        has ``id``, ``messages``, and each further column whose filled cells are all equal.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.

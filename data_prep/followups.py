@@ -83,7 +83,7 @@ class FollowUpRequest:
         sign: ``negative`` (the user is dissatisfied) or ``positive`` (satisfied).
         k: The index of the request among those for this sign, from 0.
         text: The model's answer. Filled when it arrives, None before.
-        stage: What is asked, for the journal of answers. Always ``propose``.
+        stage: Name of the step, for the journal of answers. Always ``propose``.
     """
 
     id: str
@@ -94,12 +94,16 @@ class FollowUpRequest:
 
 
 class FollowUpRunner(JobRunner[FollowUpRequest]):
-    """Asks one language model for follow-ups, which are messages that a user might send next.
+    """Runner that asks one language model for follow-ups, which are messages that a user might send
+    next.
 
     Attributes:
         config: The settings, such as the signs and the number of samples.
-        prompt: The prompt that asks for a list.
+        prompt: The prompt that asks for a list of follow-ups.
         jobs: Id -> request, for all requests.
+
+    Raises:
+        DataError: A line of the journal is damaged.
     """
 
     def __init__(
@@ -157,6 +161,11 @@ def generate_follow_ups(
         config: The models, and how many follow-ups to ask for.
         out: The file meant for the pool. This function writes only a journal of answers beside it,
             from which a second run resumes.
+
+    Raises:
+        ConfigError: A model cannot be loaded.
+        DataError: The journal is damaged.
+        MedalError: A model fails 25 times in a row.
     """
     journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}

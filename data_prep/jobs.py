@@ -61,7 +61,9 @@ class Answer:
 
 
 def parse_answer(record: object) -> Answer:
-    """Returns the answer in ``record``, a line of the journal."""
+    """Returns the answer in ``record``, a line of the journal. Raises RecordError if a field is
+    missing, malformed or unknown.
+    """
     if isinstance(record, dict):
         record.pop("run", None)  # on the first line
     return parse(Answer, record)
@@ -99,7 +101,7 @@ class Agents:
         self.loaded: dict[str, LanguageModel] = {}
 
     def get(self, agent: str) -> LanguageModel:
-        """Returns the model of ``agent``. Raises ConfigError if it cannot be loaded."""
+        """Returns the loaded model of ``agent``. Raises ConfigError if it cannot be loaded."""
         key = self.settings[agent].model_dump_json()
         if key not in self.loaded:
             self.loaded[key] = load_llm(self.settings[agent])
@@ -172,22 +174,22 @@ class _Call(Generic[J]):
             stop: An event of the caller. No further request is sent once it is set.
         """
 
-        def until_stopped(index: int, completion: Completion) -> None:
+        def receive_until_stopped(index: int, completion: Completion) -> None:
             # even after a stop: the answer is paid for
             receive(self.jobs[index], completion)
             if stop.is_set():
                 raise MedalError("stopped")
 
-        def serve() -> None:
+        def send_requests() -> None:
             try:
-                self.model.chat_each(self.requests, until_stopped)
+                self.model.chat_each(self.requests, receive_until_stopped)
             except BaseException as error:  # raised in the caller's thread
                 self.error = error
             finally:
                 self.finished.set()
 
         # A daemon, so that a silent server cannot keep the process alive.
-        threading.Thread(target=serve, daemon=True).start()
+        threading.Thread(target=send_requests, daemon=True).start()
 
     def run_local(self, receive: Receive[J], per_call: int) -> None:
         """Sends the requests to a local model, ``per_call`` at a time. Calls ``receive`` with each
@@ -200,8 +202,9 @@ class _Call(Generic[J]):
 
 
 class JobRunner(ABC, Generic[J]):
-    """Asks language models on behalf of jobs until all jobs are finished. A job is a piece of work
-    such as one dialogue to translate.
+    """Base class of runners that ask language models on behalf of jobs, until all jobs are
+    finished. A
+    job is a piece of work such as one dialogue to translate.
 
     Subclasses define what a job asks for, and what an answer changes. They also fill ``active``.
 
@@ -277,7 +280,7 @@ class JobRunner(ABC, Generic[J]):
         return True
 
     def replay_journal(self) -> None:
-        """Applies the answers that earlier runs wrote to the journal to their jobs.
+        """Reads the answers that earlier runs wrote to the journal, and applies each to its job.
 
         Raises:
             DataError: A line of the journal is damaged. The error has the line number.
@@ -299,7 +302,8 @@ class JobRunner(ABC, Generic[J]):
 
         Raises:
             CostLimitError: The cost limit is reached.
-            MedalError: An agent fails too often in a row.
+            ConfigError: A model cannot be loaded, or the cost limit cannot be guaranteed.
+            MedalError: An agent fails 25 times in a row.
         """
         try:
             if self.max_cost is not None:

@@ -144,8 +144,8 @@ def require_labellable(
 
     Args:
         replace_labels: Whether rows may have labels already.
-        need_lang: Whether each row needs a language, so that its simulated user can be checked for
-            another one.
+        need_lang: Whether each row needs a language, without which its simulated user cannot be
+            checked for another one.
 
     Raises:
         MedalError: A row is about one turn, not a dialogue, has labels already, or lacks a needed
@@ -184,8 +184,10 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[LabelCounts, ScoreReport]:
-    """Labels the dialogues in ``file`` with ``judge``, and writes them to the folder ``out``,
-    sorted into labelled.jsonl, malformed.jsonl and unlabelled.jsonl.
+    """Labels the dialogues in ``file`` with ``judge``, and writes each to one file in the folder
+    ``out``: malformed.jsonl (faulty simulated user), labelled.jsonl or unlabelled.jsonl.
+
+    Give at least one of the judges.
 
     Args:
         judge: Judges the dialogues. With None, only the simulated users are checked, and dialogues
@@ -210,11 +212,11 @@ def label_file(
     labels_file = out / "judgements.jsonl"
     options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
 
-    def rows() -> Iterator[LabelledDialogue]:
+    def read_rows() -> Iterator[LabelledDialogue]:
         return stream_labelled(file, reading, ReadingReport())
 
     def score(judge: Judge, path: Path, malformed: Container[str] = ()) -> ScoreReport:
-        dialogues = (row.dialogue for row in rows() if row.id not in malformed)
+        dialogues = (row.dialogue for row in read_rows() if row.id not in malformed)
         with ProgressBar("scoring") as bar:
             return score_to_file(dialogues, judge, path, options, progress=bar.advance)
 
@@ -235,7 +237,7 @@ def label_file(
         if isinstance(judge, PromptedJudge):
             repeats = judge.config.repeats
     summary = LabelCounts(dimensions, repeats)
-    label_and_write_rows(rows(), checks, judgements, out, summary)
+    label_and_write_rows(read_rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -302,9 +304,9 @@ def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
     for each language and user model.
 
     Args:
-        users: Counts for each language and user model, such as ``{"lang": "en", "user": NAME,
-            "checked": 50, "malformed": 4, "role_confusion": 3}``. Users that no judge could check
-            have ``checked`` 0 and no bar.
+        users: Counts for each language and user model, at least one, such as ``{"lang": "en",
+            "user": NAME, "checked": 50, "malformed": 4, "role_confusion": 3}``. Users that no judge
+            could check have ``checked`` 0 and no bar.
     """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
@@ -373,8 +375,10 @@ class LabelCounts:
         self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_judgement(self, judgement: Judgement) -> None:
-        """Counts ``judgement`` if it failed, and adds to ``deviations`` the standard deviation of
-        its scores over repeats, if there are repeats."""
+        """Counts ``judgement`` if it failed. If the judge was asked more than once, adds the
+        standard
+        deviation of its scores on each dimension to ``deviations``.
+        """
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         for name, details in judgement.details.items():

@@ -52,7 +52,7 @@ class TranslateConfig(Config):
 
 
 class UnusableError(ValueError):
-    """A model's answer is not a usable translation.
+    """Raised if a model's answer is not a usable translation.
 
     The message of the error says why. The next attempt shows it to the model.
     """
@@ -107,6 +107,9 @@ class Translation:
         """Returns the translated text of each turn from ``fields``, the JSON object that a model
         answered.
 
+        Args:
+            fields: Key of a turn, such as ``1_user`` -> its translation.
+
         Raises:
             UnusableError: A turn is missing, unexpected or not a plausible translation.
         """
@@ -144,7 +147,8 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Asks one model for translations of dialogues, and asks again after an unusable answer.
+    """Runner that asks one model for translations of dialogues, and asks again after an unusable
+    answer.
 
     Attributes:
         config: The settings.
@@ -194,19 +198,23 @@ class TranslationRunner(JobRunner[Translation]):
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Translates all of ``translations``, and sets their field ``texts``. It stays None for a
-        dialogue if all attempts failed.
+        dialogue
+        if all attempts failed.
 
         The model's answers go to a journal beside the file ``out``, from which a second run
-        resumes. ``out`` is not written.
+        resumes.
+        ``out`` is not written.
 
         Args:
+            translations: The dialogues to translate, each with its target language.
             out: The file meant for the translations.
             overwrite: Whether to discard the journal of an earlier run.
             progress: Called with the number of finished translations after each answer.
 
         Raises:
-            MedalError: Two dialogues have the same id, ``out`` exists without its journal, or the
-                journal is from a run with other settings.
+            MedalError: Two dialogues have the same id, ``out`` exists without its journal, the
+                journal is from a run with other settings, or the model fails 25 times in a row.
+            CostLimitError: The cost limit is reached.
         """
         self.made_by = self.signature_text
         run = {"translated_by": self.made_by}
@@ -233,11 +241,11 @@ class TranslationRunner(JobRunner[Translation]):
         self.finished = self.earlier
         self._left = iter(open_jobs)
 
-        def report() -> None:
+        def report_progress() -> None:
             if progress is not None:
                 progress(self.finished)
 
-        self.run(report)
+        self.run(report_progress)
 
     def belongs_to_run(self, answer: Answer) -> bool:
         return answer.id in self.jobs
@@ -304,6 +312,7 @@ def translate_to_file(
     reason.
 
     Args:
+        runner: The runner of the model that translates.
         translations: The dialogues to translate, each with its target language.
         out: The file to write. Rows in it that are not in ``translations`` are kept.
         overwrite: Whether to discard the translations and the journal of earlier runs.
@@ -313,8 +322,9 @@ def translate_to_file(
         Reason of failure -> number of failed translations.
 
     Raises:
-        MedalError: Two dialogues have the same id, ``out`` exists without its journal, or the
-            journal is from a run with other settings.
+        MedalError: Two dialogues have the same id, ``out`` exists without its journal, the journal
+            is from a run with other settings, or the model fails 25 times in a row.
+        CostLimitError: The cost limit is reached.
     """
     runner.translate_all(translations, out, overwrite=overwrite, progress=progress)
     rows: list[LabelledDialogue] = []
@@ -357,7 +367,11 @@ def translate_to_file(
 
 
 def require_target_languages(languages: Sequence[str], source: str = "en") -> None:
-    """Checks ``languages``, the codes of the languages to translate into.
+    """Checks the languages to translate into.
+
+    Args:
+        languages: Language codes, such as ``de``.
+        source: The language of the original dialogues.
 
     Raises:
         ConfigError: There is no language, or one is unknown, repeated or equal to ``source``.

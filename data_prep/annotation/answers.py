@@ -30,19 +30,19 @@ _WORDS = {
 def parse_annotations(
     annotations: Iterable[Annotation], project: Project
 ) -> tuple[list[Annotation], list[str]]:
-    """Checks what annotators entered. Returns the valid annotations, with ratings as numbers, and a
-    message for each problem.
+    """Checks what annotators entered, and converts ratings to numbers.
 
-    Left out are empty annotations, unknown dialogues and annotators, and all annotations of an
-    annotator who rated one dialogue twice and differently.
+    Annotations are left out if they are empty, or if their dialogue or annotator is unknown. If an
+    annotator rated one dialogue twice and differently, both annotations are left out.
 
     Args:
         annotations: What annotators entered, with ratings as text.
         project: The dialogues, the dimensions, and who annotates which dialogue.
 
     Returns:
-        The annotations, where a rating off its scale is None, and one message for each invalid or
-            missing answer.
+        The valid annotations, and a list of messages about problems. A rating that is missing or
+        off its scale is None. Each such rating, each annotation with a problem, and each annotator
+        with dialogues left to rate has a message.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Annotation]] = defaultdict(list)
@@ -176,13 +176,15 @@ def _parse_rating(text: str, dimension: Dimension) -> float | None:
 def merge_ratings(
     annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the dialogues of ``project`` that have annotations, labelled with these.
+    """Yields the dialogues of ``project`` that have annotations, with the annotators' ratings as
+    labels.
 
     A label has one rating per annotator, in the order of the names in ``extra["annotators"]``.
     Labels from before the annotation move to ``extra["earlier_labels"]``.
 
     Args:
         annotations: Valid annotations with ratings as numbers, from ``parse_annotations``.
+        project: The dialogues and the dimensions.
     """
     by_key: dict[str, list[Annotation]] = defaultdict(list)
     for annotation in annotations:

@@ -33,8 +33,8 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 
     Args:
         questions: The questions with their possible answers.
-        asks: Default questions by kind. Only ``other_text`` and ``comment`` are used, as headings
-            of the free texts.
+        asks: Kind of question -> its wording, from ``Guidelines.asks``. Only ``other_text`` and
+            ``comment`` are used, as headings of the free texts.
     """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
@@ -47,7 +47,7 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 def make_tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns one Label Studio task for each dialogue in ``rows``, as in ``tasks.json``.
+    """Returns one task for each dialogue in ``rows``, as a JSON object that Label Studio imports.
 
     A task has the key, the language and the turns. Id, model, source and labels are left out,
     because they could reveal the chatbot.
@@ -80,7 +80,7 @@ def read_label_studio(path: Path) -> Iterator[Annotation]:
     it: an e-mail address or ``account-NUMBER``.
 
     Raises:
-        DataError: The file does not have the form of a JSON export.
+        DataError: The file is missing, or does not have the form of a JSON export.
     """
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -56,7 +56,8 @@ class Project:
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the languages of each annotator, such as ``{"ana": ["en", "pt"], "ben": []}``. An
+    """Returns name -> languages for each annotator, such as ``{"ana": ["en", "pt"], "ben": []}``.
+    An
     empty list means all languages.
 
     Args:
@@ -92,7 +93,7 @@ def assign_dialogues(
     per_dialogue: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """Returns the dialogue keys of each annotator, in the order to work through them.
+    """Returns annotator -> keys of their dialogues, in the order to work through them.
 
     Everybody gets about the same number of dialogues, in a separate random order.
 
@@ -203,8 +204,9 @@ def write_project(
 ) -> list[Path]:
     """Writes ``project`` into ``folder``, and returns the paths of the files for annotators.
 
-    Files for annotators are in the subfolder ``package`` and name no chatbot, id or label. The
-    files project.json and rows.jsonl in ``folder`` name them, so annotators must not get these.
+    The files for annotators are in the subfolder ``package``, and name no chatbot, id or label. The
+    files project.json and rows.jsonl in ``folder`` are not for annotators: rows.jsonl names
+    chatbots, ids and labels.
 
     Args:
         guidelines: The instructions for annotators.
@@ -212,8 +214,8 @@ def write_project(
             (spreadsheets) or both.
 
     Raises:
-        MedalError: The folder already has a project.
-        ConfigError: The guidelines do not describe the levels of a dimension.
+        MedalError: The folder already has a project, or a file rows.jsonl that no project wrote.
+        ConfigError: The guidelines describe only some levels of a dimension.
         MissingExtraError: ``xlsx`` needs openpyxl, which is not installed.
     """
     _require_no_project_files(folder)
@@ -221,14 +223,14 @@ def write_project(
     asks = make_questions(project.dimensions, guidelines)
     studio = folder / "package" / "label_studio"
 
-    def document(name: str) -> str:
+    def render_document(name: str) -> str:
         text = render_template(TEMPLATES, name, guidelines=guidelines, questions=asks)
         return text.strip() + "\n"
 
-    texts = {out / "guidelines.md": document("guidelines.md")}
+    texts = {out / "guidelines.md": render_document("guidelines.md")}
     if "label-studio" in forms:
         texts[studio / "config.xml"] = config_xml(asks, guidelines.asks)
-        texts[studio / "instructions.html"] = document("instructions.html")
+        texts[studio / "instructions.html"] = render_document("instructions.html")
     sheets = []
     # Without assignments all rows are shuffled, because their order could reveal the chatbots.
     everything = {"": _shuffle(list(project.rows), project.seed, "")}

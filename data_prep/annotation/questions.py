@@ -27,8 +27,7 @@ class Criteria(Config):
 
     Attributes:
         title: The heading. By default the name of the dimension.
-        ask: The question. By default the question of ``Guidelines.asks`` for ``binary`` (issues) or
-            ``ordinal`` (ratings).
+        ask: The question. By default the one in ``Guidelines.asks`` for issues or for ratings.
         mark: Only for issues: when to answer yes.
         leave: Only for issues: when to answer no.
         grades: Only for ratings: what each level of the scale means, from the lowest to the
@@ -50,8 +49,8 @@ class Guidelines(Config):
         settings: Kind of chat, such as ``open-domain`` or ``support`` -> first paragraph of the
             introduction.
         intro: The further paragraphs of the introduction.
-        asks: Default questions: ``binary`` for issues, ``ordinal`` for ratings, ``other_text`` and
-            ``comment`` for the free texts.
+        asks: Kind of question -> its default wording. The kinds are ``binary`` (issues),
+            ``ordinal`` (ratings), and ``other_text`` and ``comment`` (free texts).
         dimensions: Name of a dimension, such as ``repetitive`` -> its criteria.
     """
 
@@ -159,7 +158,8 @@ def dimensions_to_ask(
 
     Args:
         rubric: A shipped name such as ``medal``, or the path of a YAML file.
-        human_likeness: Whether to add how human the simulated user sounds (MEDAL, section 3.5).
+        human_likeness: Whether to add the dimension of how human the simulated user sounds (MEDAL,
+            section 3.5).
 
     Raises:
         ConfigError: A dimension is continuous, so it has no levels from which annotators could
@@ -181,7 +181,9 @@ def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
     """Returns one question for each of ``dimensions``, worded by ``guidelines``. Raises ConfigError
-    if ``guidelines`` describe some levels of a dimension but not all."""
+    if
+    ``guidelines`` describe only some levels of a dimension.
+    """
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

@@ -43,8 +43,8 @@ def write_xlsx(
 ) -> Path:
     """Writes a workbook for ``annotator`` to ``path``, and returns ``path``.
 
-    It has three sheets: ``answers`` (a line for each dialogue, to fill in), ``dialogues`` (a line
-    for each turn) and ``questions``.
+    It has three sheets: ``answers`` (a row for each dialogue, to fill in), ``dialogues`` (a row for
+    each turn) and ``questions``.
 
     Args:
         rows: Pairs of the key that annotators see and the dialogue.
@@ -110,7 +110,7 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotati
         dimensions: Names of the columns with ratings.
 
     Raises:
-        DataError: The file is not a workbook or lacks a column.
+        DataError: The file is not a workbook, is empty or lacks a column.
         MissingExtraError: openpyxl is not installed.
     """
     head: list[str] = []

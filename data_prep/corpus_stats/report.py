@@ -111,15 +111,16 @@ def _rows_per_name_and_all(
 
 def text_statistics_table(stats: CorpusStatistics, head: str) -> Table:
     """Returns a table of text statistics (MEDAL, Table 2), with one row for each language, chatbot
-    or user model and a last row ``all``.
+    or
+    user model and a last row ``all``.
 
     Args:
         stats: The statistics to show.
         head: What a row of the table stands for: ``Language``, ``Chatbot`` or ``User model``.
 
     Returns:
-        A table with the number of dialogues, the mean number of turns, the mean length of a turn,
-            and the mean MTLD (lexical diversity).
+        A table with the number of dialogues and the mean number of turns, and for users and
+        assistants the mean length of a turn and the mean MTLD (lexical diversity).
     """
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
@@ -160,7 +161,7 @@ def _to_cell(value: float, reason: str) -> Estimate:
 
 def label_statistics_table(stats: CorpusStatistics, head: str) -> Table:
     """Returns a table with the share of each yes-or-no dimension and the mean of each numeric
-    dimension.
+    dimension, with their 95% intervals.
 
     Args:
         stats: The statistics to show.
@@ -186,7 +187,9 @@ def label_statistics_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields one table for each issue and each numeric dimension in ``stats`` (MEDAL, Figure 2).
+    """Yields one table for each issue (a fault such as ``repetitive``) and each numeric dimension
+    in
+    ``stats`` (MEDAL, Figure 2).
 
     A table has a row for each chatbot and a column for each language. Its cells are shares of
     dialogues with the issue, or mean labels.
@@ -207,8 +210,10 @@ def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Returns a figure with a panel for each issue: the share of dialogues with the issue in each
-    language (MEDAL, Figure 9). Returns None if ``stats`` has no issues."""
+    """Returns a figure with a panel for each issue (a fault such as ``repetitive``): the share of
+    dialogues with the issue in each language (MEDAL, Figure 9). Returns None if ``stats`` has no
+    issues.
+    """
     panels = []
     for issue in stats.issues:
         shares = {}

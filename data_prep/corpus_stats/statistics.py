@@ -42,9 +42,10 @@ class CorpusStatistics:
 
     Attributes:
         name: The name of the set.
-        rows: A row for each dialogue. Columns: ``lang``, ``chatbot``, ``user``, ``group`` (the
-            conversation), and for each side the number of turns (``turns_user``), their total
-            length (``words_user`` or ``characters_user``) and MTLD (``mtld_user``).
+        rows: A row for each dialogue. Columns: ``lang``, ``chatbot``, ``user`` and ``group`` (the
+            conversation). Also, for the user and the ``assistant``, the number of turns
+            (``turns_user``), their total length (``words_user`` or ``characters_user``) and MTLD, a
+            measure of lexical diversity (``mtld_user``).
         labels: The same rows as in ``rows``, with a column for each dimension. A cell is the mean
             label of the annotators, NaN without a label.
         scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``. None if unknown.
@@ -127,6 +128,8 @@ def compute_statistics(
     """Returns the statistics of ``dialogues``, a set called ``name``.
 
     Args:
+        dialogues: The rows, with or without labels.
+        name: The name of the set, for headings.
         lemmas: Whether MTLD, a measure of lexical diversity, is computed on lemmas (which needs
             packages) or on words.
 

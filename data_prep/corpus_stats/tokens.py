@@ -61,6 +61,7 @@ def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
     If spacy-lookups-data has no lemmas for the language, the tool returns words in place of lemmas.
 
     Args:
+        lang: The language code, such as ``de``.
         lemmas: If False, texts are only split at spaces and punctuation, and no package is needed.
 
     Raises:

@@ -30,8 +30,9 @@ _REACH = 3  # words before a match among which a negation counts
 
 
 class ForeignLanguageFinder:
-    """Finds dialogues whose chatbot answered in a foreign language, by keywords in the judge's
-    comments (MEDAL, section 5.1).
+    """A filter for dialogues whose chatbot answered in a foreign language, which it finds by
+    keywords
+    in the judge's comments (MEDAL, section 5.1).
 
     Attributes:
         keywords: The file configs/curate/foreign_language.yaml: phrases and language names to look
@@ -46,10 +47,11 @@ class ForeignLanguageFinder:
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """Returns the keyword and the comment that show that the chatbot of ``row`` answered in a
-        foreign language, or None if no comment shows it.
+        foreign
+        language, or None if no comment shows it.
 
-        Comments count only if the row has an issue (a label of 0.5 or more) in the dimension that
-        ``keywords`` names.
+        Comments count only if the row has a label of 0.5 or more in the dimension that ``keywords``
+        names (``uninterpretable``).
         """
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
@@ -184,7 +186,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """Decides the categories of a dialogue from its labels: ``clean``, or one for each issue in it.
+    """Rules by which the labels of a dialogue decide its categories: ``clean``, or one for each
+    issue
+    in it.
 
     Attributes:
         issues: Names of the issues that are categories, such as ``unsafe``.
@@ -242,8 +246,13 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
 
 
 def load_label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules for categories from the issues of ``rubric``. Raises ConfigError if the
-    rubric has no dimension ``overall``."""
+    """Returns the rules that put dialogues into categories, one for each issue of ``rubric``.
+    Raises
+    ConfigError if the rubric has no dimension ``overall``.
+
+    Args:
+        rubric: A shipped name such as ``medal``, or the path of a YAML file.
+    """
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(
@@ -280,7 +289,9 @@ def read_candidates(
             "en", "reason": "missing_label", "detail": ...}``.
 
     Raises:
-        DataError: Two rows have the same id, or there is no candidate.
+        DataError: A file is missing or damaged, two rows have the same id, or there is no
+            candidate.
+        SourceError: A data set in ``options.files`` is unknown or not available.
     """
     candidates = []
     left_out = []

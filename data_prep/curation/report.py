@@ -61,11 +61,14 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     """Selects dialogues for annotation by ``options``, separately for each language.
 
     Args:
+        options: The options of ``medal curate``, such as the files and the number of dialogues.
         reading: Gets the counts of dialogues and malformed lines.
 
     Raises:
         ConfigError: The rubric has no dimension ``overall``.
-        DataError: Two rows have the same id, or there is no candidate.
+        DataError: A file is missing or damaged, two rows have the same id, or there is no
+            candidate.
+        SourceError: A data set in ``options.files`` is unknown or not available.
     """
     rules = load_label_rules(options.rubric)
     foreign = None
@@ -117,6 +120,10 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
         The dialogues, sorted by language and order of selection. ``extra["curation"]`` has ``rank``
             (1: selected first), ``weight`` (the number of candidates that the dialogue represents)
             and ``pool`` (the number of candidates in the language).
+
+    Raises:
+        KeyError: A file no longer has a selected dialogue.
+        DataError: A file is missing or damaged.
     """
     options = curation.options
     notes: dict[str, dict[str, Any]] = {}

@@ -225,11 +225,17 @@ def _relative_counts(counts: Array) -> Array:
 def poststratification_weights(
     pool: Sequence[Candidate], chosen: Sequence[Candidate]
 ) -> list[float]:
-    """Returns the weight of each of ``chosen``: how many dialogues of ``pool`` it represents. The
-    weights are in the order of ``chosen``, and their sum is the size of the pool.
+    """Returns the weight of each of ``chosen``: how many dialogues of ``pool`` it represents.
 
     A dialogue of the pool is represented by the chosen ones that are most like it in labels,
     chatbot and user.
+
+    Args:
+        pool: All candidates of one language.
+        chosen: The selected candidates.
+
+    Returns:
+        Weights in the order of ``chosen``. Their sum is the size of the pool.
     """
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)

@@ -167,10 +167,10 @@ class GenerateConfig(Config):
             raise ValueError("languages: give each language once")
         return self
 
-    def agent_models(
+    def agent_settings(
         self, speaking: Sequence[str] | None = None
     ) -> dict[str, LLMConfig]:
-        """Returns agent name -> model, with the agents ``judge``, ``user:NAME`` and
+        """Returns agent -> settings of its model, with the agents ``judge``, ``user:NAME`` and
         ``chatbot:NAME``.
 
         Args:
@@ -249,7 +249,8 @@ class DialogueState:
         turns: The accepted user messages and the replies so far.
         tries: The number of attempts at each accepted user message, including the accepted one.
         cut: The indices in ``turns`` of messages that were truncated at their token limit.
-        rejections: The rejected attempts at the current user message, as lines of rejected.jsonl.
+        rejections: A mapping for each rejected attempt at the current user message, with its
+            ``text``, ``reason`` and ``by`` (who rejected it).
         candidate: The user message that waits for a verdict, and whether it ends the dialogue. None
             if no message waits.
         candidate_cut: Whether the candidate was truncated at its token limit.
@@ -313,7 +314,8 @@ class DialogueState:
             cut: Whether the answer was truncated at its token limit.
 
         Returns:
-            A line of rejected.jsonl if a user message is rejected, otherwise None.
+            None, or the rejected attempt if a user message is rejected: a mapping for
+                rejected.jsonl, with ``text`` and ``reason``.
         """
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
@@ -386,8 +388,10 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """Returns a new dialogue of the same user with ``chatbot``. It begins with the first
-        message of this dialogue, which must have passed the check of first messages."""
+        """Returns a new dialogue of the same user with ``chatbot``, which begins with the first
+        message of
+        this one. Call it only if ``is_accepted_opener`` is True.
+        """
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)

@@ -108,8 +108,9 @@ class RunFolder:
 
     @contextmanager
     def rebuild_files(self) -> Iterator[None]:
-        """Context manager in which ``write_line`` writes new versions of dialogues.jsonl and
-        rejected.jsonl. They replace the old files when it ends without an error."""
+        """Opens new versions of dialogues.jsonl and rejected.jsonl for ``write_line``, as a context
+        manager. They replace the old files when the context ends without an error.
+        """
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -196,8 +197,10 @@ class GenerationRun(JobRunner[DialogueState]):
         done: Ids of finished dialogues.
 
     Raises:
-        ConfigError: A prompt has an unknown placeholder, or a chatbot is unknown.
-        MedalError: The folder was made with other settings.
+        ConfigError: A prompt has an unknown placeholder, a chatbot or language is unknown, or there
+            are too few seed contexts.
+        DataError: A file of seed contexts is missing or malformed, or the journal is damaged.
+        MedalError: The folder was made with other settings, or another process uses it.
     """
 
     def __init__(
@@ -224,13 +227,13 @@ class GenerationRun(JobRunner[DialogueState]):
         self.done: set[str] = set()
         countries = {context.id: context.country for context in contexts}
         record = self._recorded_settings() | {"contexts": content_hash(countries)}
-        for name, llm in config.agent_models().items():
+        for name, llm in config.agent_settings().items():
             record[name] = answer_settings(llm, _CONNECTION)
         self.outputs = RunFolder(config.out, record, overwrite=overwrite)
         models = (
             agents(config)
             if agents is not None
-            else Agents(config.agent_models(self.speaking))
+            else Agents(config.agent_settings(self.speaking))
         )
         super().__init__(
             self.outputs.journal, models, max_cost=max_cost, per_call=config.per_call
@@ -318,8 +321,11 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Starts first messages and dialogues until ``config.at_once`` dialogues are running. A
-        first message counts as the dialogues that will begin with it."""
+        """Starts first messages and dialogues until ``config.at_once`` dialogues are running.
+
+        A first message counts as one dialogue for each chatbot, because all chatbots will answer
+        it.
+        """
         share = len(self.speaking)
         load = 0
         for state in self.active.values():
@@ -343,8 +349,9 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply_answer(self, job: DialogueState, answer: Answer) -> None:
-        """Adds ``answer`` to the dialogue ``job`` and to the counts. Writes a rejected message or a
-        finished dialogue to its file."""
+        """Adds ``answer`` to the dialogue ``job`` and to the counts. Writes a rejected message to
+        rejected.jsonl, and a finished dialogue to dialogues.jsonl.
+        """
         counts = self.counts
         agent = job.next_agent
         rejection = job.apply_answer(answer.answer, answer.cut)

@@ -39,15 +39,17 @@ _COMBINATIONS = 24  # of neutral sentences
 
 
 def word_pattern(lang: str) -> re.Pattern[str]:
-    """Returns a regular expression that matches one word in ``lang``. In Chinese and Japanese it
-    matches one character."""
+    """Returns a regular expression that matches one word in the language ``lang``. In Chinese and
+    Japanese it matches one character.
+    """
     if lang in _NO_SPACES:
         return re.compile(r"\S")
     return re.compile(r"\S+")
 
 
 def join_texts(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts`` as one text, with spaces between them if ``lang`` has spaces."""
+    """Returns ``parts`` as one text, with spaces between them if the language ``lang`` has
+    spaces."""
     space = "" if lang in _NO_SPACES else " "
     return space.join(filter(None, parts))
 
@@ -66,8 +68,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
-    """Returns the words of ``texts`` with at least four letters. In Chinese and Japanese
-    (``lang``), returns all pairs of neighbouring characters."""
+    """Returns the words of ``texts`` with at least four letters, in lower case. In Chinese and
+    Japanese (``lang``), returns all pairs of neighbouring characters.
+    """
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang not in _NO_SPACES:
         return {word for word in words if len(word) >= 4}
@@ -79,7 +82,8 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 def match_style(sentence: str, like: str) -> str:
     """Returns ``sentence`` in the style of the text ``like``: in lower case if ``like`` has no
-    capitals, and without its full stop if ``like`` ends without one."""
+    capitals, and without its full stop if ``like`` ends without punctuation.
+    """
     # Otherwise an inserted sentence could be recognised by its style.
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
@@ -122,13 +126,12 @@ def append_sentence(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """Returns ``left`` followed by ``right``, separated by a full stop and a space or by a line
-    break.
+    """Returns ``left`` followed by ``right``. If one of them is empty, returns the other.
 
     Args:
         lang: The language of both texts.
-        line_end: Whether ``right`` begins on a new line. Otherwise ``left`` gets a full stop if it
-            has no final punctuation.
+        line_end: Whether ``right`` begins on a new line. Otherwise a space separates the texts,
+            after a full stop if ``left`` ends without punctuation.
     """
     left = left.rstrip()
     right = right.lstrip()
@@ -152,7 +155,8 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
 
 def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
     """Returns the entries of a sentence table (a YAML file of texts to insert) in one language and
-    one split.
+    one
+    split. Returns an empty tuple if there are none.
 
     An entry is a text, a list or a mapping, depending on the table. No entry is in two splits.
 
@@ -293,7 +297,8 @@ class CannotInject(Exception):
 @dataclass
 class Edit:
     """Two edited versions of one dialogue: the injected version, which has an issue, and the
-    control, which is similar but has no issue.
+    control,
+    which is similar but has no issue.
 
     The caller gives the first six fields. The methods fill the others: each edited turn gets a text
     in ``injected`` and in ``control``, and ``finish`` sets ``touched`` and ``how``.
@@ -307,8 +312,8 @@ class Edit:
         group: Name of the conversation. Its own turns are not used as donors.
         injected: Turn index -> new text in the injected version.
         control: Turn index -> new text in the control. Has the same turns as ``injected``.
-        touched: The turns in ``injected`` that show the issue. The others have a harmless edit,
-            such as a user's feeling.
+        touched: Indices of the edited turns that show the issue. The other edited turns have the
+            same new text in both versions.
         how: Name of the method, such as ``contradiction``.
         lang: The language of ``dialogue``.
         texts: The original text of each turn.
@@ -331,7 +336,9 @@ class Edit:
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
         """Returns the entries of the sentence table ``name`` (a YAML file of texts to insert, such
-        as ``neutral``) in this language and split. Raises CannotInject if there are none."""
+        as
+        ``neutral``) in the language and split of this edit. Raises CannotInject if there are none.
+        """
         if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
@@ -346,6 +353,7 @@ class Edit:
         """Returns the indices of the assistant turns with at least ``words`` words.
 
         Args:
+            words: The minimum number of words in a turn.
             need: The minimum number of such turns.
             why: The error message if there are fewer than ``need``.
 

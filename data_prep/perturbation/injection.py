@@ -142,14 +142,14 @@ def make_issue_rows(
     donors = Donors.from_rows(rows)
     counts = InjectionCounts() if counts is None else counts
 
-    def shuffled(purpose: str) -> list[LabelledDialogue]:
+    def shuffle(purpose: str) -> list[LabelledDialogue]:
         return sorted(
             rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id)
         )
 
     if clean_count is None:
         clean_count = per_issue
-    for row in shuffled("clean")[:clean_count]:
+    for row in shuffle("clean")[:clean_count]:
         id = f"{row.id}+clean"
         planted: dict[str, object] = {
             "issue": None,
@@ -161,7 +161,7 @@ def make_issue_rows(
         }
         yield _labelled_row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, planted)
     for issue in issues:
-        for row in shuffled(issue):
+        for row in shuffle(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
                 break
             rng = np.random.default_rng(stable_hash(seed, row.id, issue))
@@ -192,12 +192,15 @@ def inject_pair(
     split: Split,
 ) -> list[LabelledDialogue]:
     """Returns two rows made from ``row``: with ``issue`` injected, and a control with a harmless
-    edit in the same turns.
+    edit
+    in the same turns.
 
     Both have labels only for the issue and for issues that the edit cannot cause.
     ``extra["planted"]`` describes the edit.
 
     Args:
+        row: A conversation without issues.
+        issue: The issue to inject, such as ``repetitive``.
         strength: How much is edited, from 1 (one sentence) to 3 (several sentences or answers).
         rng: Random number generator for all choices.
         donors: Turns of other conversations, whose text may be used.
@@ -259,8 +262,10 @@ def _labelled_row(
 
 
 def apply_issue(issue: str, edit: Edit) -> None:
-    """Adds to ``edit`` the texts of both versions, with ``issue`` and without it. Raises
-    CannotInject if the dialogue does not allow the issue."""
+    """Adds new texts to ``edit``: with ``issue`` for the injected version, without it for the
+    control.
+    Raises CannotInject if the dialogue does not allow the issue.
+    """
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
@@ -431,12 +436,12 @@ def _draw_control_text(edit: Edit, like: str, used: list[str]) -> str:
     for text in (*edit.texts, *used):
         present.update(split_sentences(text))
 
-    def fresh(text: str) -> bool:
+    def is_fresh(text: str) -> bool:
         parts = split_sentences(text)
         return present.isdisjoint(parts) and (len(parts) == 1) == is_sentence
 
     # Neutral sentences only if no donor fits, because the injected version has none.
-    donor = edit.donors.draw_text(edit, length, fresh)
+    donor = edit.donors.draw_text(edit, length, is_fresh)
     if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
         return donor
     return join_sentences(edit.draw_neutral_sentences(length, present), edit.lang)
@@ -524,14 +529,16 @@ def _draw_unrelated_text(edit: Edit, turn: int, length: int) -> str:
     """
     near = content_words(edit.texts[max(0, turn - _NEAR) : turn + _NEAR + 1], edit.lang)
 
-    def apart(text: str) -> bool:
+    def is_unrelated(text: str) -> bool:
         words = content_words([text], edit.lang)
         return len(words) >= _SUBJECT and near.isdisjoint(words)
 
-    donor = edit.donors.draw_text(edit, length, apart)
+    donor = edit.donors.draw_text(edit, length, is_unrelated)
     if donor is not None:
         return donor
-    statements: list[str] = [s for s in edit.table_entries("off_topic") if apart(s)]
+    statements: list[str] = [
+        s for s in edit.table_entries("off_topic") if is_unrelated(s)
+    ]
     if not statements:
         raise CannotInject("no donor without a word in common")
     return edit.choose(statements)

@@ -93,8 +93,14 @@ class Triple(NamedTuple):
 
 @cache
 def load_relations() -> dict[str, Any]:
-    """Returns the content of configs/seeds/relations.yaml: for each ATOMIC relation, such as
-    ``xReact``, templates that turn two events into sentences."""
+    """Returns the content of configs/seeds/relations.yaml, which turns pairs of events into
+    sentences.
+
+    Returns:
+        ``relations`` (ATOMIC relation, such as ``xReact`` -> its templates), ``spellings`` (other
+        spelling of a relation -> its name), and the lists ``subjects`` and ``small`` of first
+        words.
+    """
     return read_yaml("seeds/relations")
 
 
@@ -319,13 +325,19 @@ def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
     """Returns ``config.n`` seed contexts (what simulated users are told about themselves) in each
-    of ``languages``: the first context in all languages, then the second, and so on.
+    of
+    ``languages``: the first context in all languages, then the second, and so on.
 
     Contexts are read from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
 
+    Args:
+        config: The number of contexts, and the files to read or to draw from.
+        languages: Language codes, such as ``pt``.
+        seed: The random seed.
+
     Raises:
         ConfigError: A language is unknown, or there are too few contexts.
-        DataError: A line of a file is malformed.
+        DataError: A file is missing, or a line of it is malformed.
     """
     if config.file is None:
         return add_languages_and_countries(
@@ -357,11 +369,12 @@ def draw_contexts_from_config(config: SeedsConfig, seed: int) -> list[DrawnConte
     ``config`` names.
 
     Args:
+        config: The number of contexts, and the files of scenes and personas.
         seed: The random seed.
 
     Raises:
         ConfigError: There are too few scenes and personas.
-        DataError: A line of a file is malformed.
+        DataError: A file is missing, or a line of it is malformed.
     """
     triples = read_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
@@ -451,7 +464,7 @@ def add_languages_and_countries(
         seed: Determines the order of countries.
 
     Raises:
-        ConfigError: A language is unknown or repeated.
+        ConfigError: A language is unknown or repeated, or there is none.
     """
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(

@@ -26,14 +26,15 @@ def to_dialogue_issues(
     """Converts the turns of ABC-Eval, labelled with behaviours, to dialogues labelled with MEDAL's
     issues.
 
-    A dialogue has label 1 for an issue if any of its turns shows a behaviour of that issue.
+    A label has one rating for each annotator: 1 if any turn shows a behaviour of that issue,
+    otherwise None if a rating is missing, otherwise 0.
 
     Args:
         rows: Turns of ABC-Eval, labelled with behaviours such as ``redundant``.
 
     Yields:
         One row for each conversation. ``extra["machine_labels"]`` maps each issue to the label of
-            each model that rated the turns.
+        each model that rated the turns.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:

@@ -48,7 +48,8 @@ def fetch_hub_folder(repository: str) -> str:
 
 def read_hub_folder(folder: str) -> Iterator[Any]:
     """Yields the rows of all configurations and splits in ``folder``, a local copy of a data set on
-    the Hugging Face Hub. A row maps column -> value."""
+    the Hugging Face Hub. A row maps column -> value, and is a RecordError if it cannot be read.
+    """
     import datasets
 
     for config in datasets.get_dataset_config_names(folder):

@@ -74,7 +74,7 @@ def find_leaks(
         texts.setdefault(hashes[-1], row.id)
         for beginning in hashes[_MIN_TURNS - 1 :]:
             beginnings.setdefault(beginning, row.id)
-    nearest = _nearest_row_finder(test)
+    find_nearest = _nearest_row_finder(test)
     for row in train:
         relative = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
@@ -90,7 +90,7 @@ def find_leaks(
         elif equal is not None:
             yield Leak(row.id, equal, "same text, whole or as a beginning")
         else:
-            similarity, id = nearest(row.dialogue)
+            similarity, id = find_nearest(row.dialogue)
             if similarity >= THRESHOLD:
                 yield Leak(row.id, id, f"near-duplicate, Jaccard {similarity:.2f}")
 
@@ -116,7 +116,7 @@ def _nearest_row_finder(
         for shingle in shingles:
             owners[shingle].append(number)
 
-    def nearest(dialogue: Dialogue) -> tuple[float, str]:
+    def find_nearest(dialogue: Dialogue) -> tuple[float, str]:
         searched = _ngram_hashes(dialogue)
         common: Counter[int] = Counter()
         for shingle in searched & owners.keys():
@@ -127,7 +127,7 @@ def _nearest_row_finder(
             highest = max(highest, (similarity, rows[number].id))
         return highest
 
-    return nearest
+    return find_nearest
 
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns

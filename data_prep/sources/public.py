@@ -98,6 +98,7 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """Yields the rows of FED's file fed_data.json at ``path`` that have the given ``level``.
 
     Args:
+        path: The file as published.
         level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, whose labels
             are about that reply.
     """
@@ -142,8 +143,9 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     The file names no chatbots and no splits. A hash of the dialogue's id chooses the split.
 
     Args:
-        level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, which is
-            rated 0 (dislike), 1 or 2 (like).
+        path: The file as published.
+        level: ``dialogue`` for whole dialogues with ratings on all dimensions. ``turn`` for
+            dialogues up to a reply, which is rated 0 (dislike), 1 or 2 (like).
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -232,8 +234,10 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of UniEval's file topical_chat.json at ``path``: replies to Topical-Chat,
-    with the ratings of USR averaged over annotators."""
+    """Yields the rows of UniEval's file topical_chat.json at ``path``: dialogues up to a reply,
+    with
+    the mean human ratings of that reply from the USR paper.
+    """
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -294,7 +298,8 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     """Yields conversations between two students, with one student's ratings from 1 to 10 as labels.
 
-    Whoever writes first is the user. Conversations in which only one student wrote are skipped.
+    Whoever writes first has the role ``user``. Conversations in which only one student wrote are
+    skipped.
 
     Args:
         path: JSON file of the conversations. By default the file in the package chitchat-dataset.

@@ -71,8 +71,10 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Parses ``text``, which names data, such as ``fed:turn:test``. Raises SourceError if the data
-    set, or a word after a colon, is unknown."""
+    """Returns the parts of ``text``, which names data, such as ``fed:turn:test``. Raises
+    SourceError
+    if the data set, or a word after a colon, is unknown.
+    """
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -97,14 +99,22 @@ def parse_spec(text: str) -> DataSpec:
 
 def source_name(text: str) -> str:
     """Returns the name of the data set, or the path of the file, in ``text``, such as ``fed`` in
-    ``fed:turn:test``. For the Hugging Face Hub, returns ``text`` without the split."""
+    ``fed:turn:test``.
+
+    For the Hugging Face Hub, returns ``text`` without the split.
+
+    Raises:
+        SourceError: The data set, or a word after a colon, is unknown.
+    """
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
 
 
 def get_source(name: str) -> Source:
-    """Returns the data set called ``name``. Raises SourceError if there is none."""
+    """Returns the known data set called ``name``, such as ``fed``. Raises SourceError if there is
+    none.
+    """
     if name not in SOURCES:
         guess = did_you_mean(name, SOURCES, 2)
         hint = (
@@ -121,8 +131,9 @@ def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
         how: Keyword arguments of ``stream_rows``.
 
     Raises:
-        SourceError: The data set is unknown, a file is missing, or no row has the split or the
-            level in ``text``.
+        SourceError: The data set is unknown or not available, or no row has the split or the level
+            in ``text``.
+        DataError: A file is missing or damaged, or a row is bad and no report counts it.
     """
     return list(stream_rows(text, **how))
 
@@ -136,12 +147,13 @@ def stream_rows(
     """Yields the rows that ``text`` names, such as ``dstc9:train`` or ``my.jsonl``.
 
     Args:
-        reading: A report, in which malformed lines are counted.
+        reading: A report that counts bad rows, which are then skipped. None: they raise errors.
         options: How to read a file. Not used for a known data set.
 
     Raises:
-        SourceError: The data set is unknown, a file is missing, or no row has the split or the
-            level (``turn`` or ``dialogue``) in ``text``.
+        SourceError: The data set is unknown or not available, or no row has the split or the level
+            (``turn`` or ``dialogue``) in ``text``.
+        DataError: A file is missing or damaged, or a row is bad and there is no ``reading``.
     """
     spec = parse_spec(text)
     splits: set[str] = set()

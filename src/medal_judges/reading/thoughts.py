@@ -53,9 +53,9 @@ def join_thought_lines(transcript: str) -> str:
     """Returns ``transcript`` with the line breaks in each complete thought (``<think>...</think>``)
     replaced by spaces, so that no line of a thought looks like a message (``User: ...``)."""
 
-    def on_one_line(thought: re.Match[str]) -> str:
+    def join_lines(thought: re.Match[str]) -> str:
         if thought["end"]:
             return thought[0].replace("\n", " ")
         return thought[0]
 
-    return _THOUGHT.sub(on_one_line, transcript)
+    return _THOUGHT.sub(join_lines, transcript)

@@ -51,7 +51,7 @@ def generate(
     made: list[FakeAgents] = []
 
     def agents(config: GenerateConfig) -> FakeAgents:
-        made.append(FakeAgents(config.agent_models(), answer, api=api))
+        made.append(FakeAgents(config.agent_settings(), answer, api=api))
         return made[0]
 
     config = build_config(GenerateConfig, settings(out, **more), where="test")

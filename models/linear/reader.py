@@ -120,8 +120,7 @@ class TurnScale:
 
 def concat_field(readings: Sequence[DialogueReading], field: str) -> npt.NDArray[Any]:
     """Returns the arrays ``field`` of all ``readings`` as one array, concatenated along the turns:
-    [T,
-    ...].
+    [T, ...].
 
     Args:
         field: The name of an array of DialogueReading with a row for each turn, such as
@@ -153,8 +152,7 @@ class DialogueReader:
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
         """What each of the C input columns holds: a pair (side, feature), or None for a component
-        of
-        an embedding. Side 0 is the user, side 1 the assistant."""
+        of an embedding. Side 0 is the user, side 1 the assistant."""
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
@@ -360,8 +358,7 @@ class DialogueReader:
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
     """Returns how much each of a dialogue's T turns counts in a mean of answers, [T]. An answer is
-    an
-    assistant turn and the last user turn before it.
+    an assistant turn and the last user turn before it.
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].

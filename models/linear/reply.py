@@ -99,8 +99,7 @@ def log_mean_exp_cosine(
     vectors: Tensor, others: Tensor, sharpness: Tensor | float
 ) -> Tensor:
     """Returns log(mean(exp(sharpness * cosine similarity))) for each of ``vectors``, [...]. The
-    mean
-    is over ``others``.
+    mean is over ``others``.
 
     Args:
         vectors: Unit vectors, [..., H].

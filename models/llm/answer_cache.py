@@ -37,8 +37,7 @@ def answer_key(model: object, request: ChatRequest) -> str:
 
 class AnswerCache:
     """A cache of answers in the SQLite file ``path``, which several processes and threads may use
-    at
-    once. The file is created when it is first used."""
+    at once. The file is created when it is first used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

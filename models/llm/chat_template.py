@@ -97,8 +97,7 @@ class ChatTemplate:
 
     def identity(self) -> dict[str, str]:
         """Returns what distinguishes this template, such as ``{"template": HASH, "system":
-        "native",
-        "turns": "alternating"}``: the hash of its text and how it shows roles."""
+        "native", "turns": "alternating"}``: the hash of its text and how it shows roles."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -292,8 +291,7 @@ class ChatTemplate:
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
     """Returns ``messages`` with the system messages moved to the beginning of the first user turn.
-    If
-    the chat does not begin with a user turn, a new one holds them."""
+    If the chat does not begin with a user turn, a new one holds them."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]
     if any(texts):

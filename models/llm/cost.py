@@ -96,8 +96,7 @@ def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float
 
 def sum_to_record(usages: Iterable[Usage]) -> dict[str, float]:
     """Returns the sum of ``usages`` as a mapping with the keys of ``Usage.to_record`` and
-    ``tokens``
-    (input and output together)."""
+    ``tokens`` (input and output together)."""
     records = []
     for usage in usages:
         records.append(

@@ -261,8 +261,7 @@ class LanguageModel(ABC):
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
         """Returns the properties of the model, besides its name, that its answers depend on, such
-        as
-        ``{"weights": HASH, "dtype": "float32"}``."""
+        as ``{"weights": HASH, "dtype": "float32"}``."""
 
     def cost(self, usage: Usage) -> float | None:
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
@@ -279,8 +278,7 @@ class LanguageModel(ABC):
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """Returns the number of tokens that the model reads to compute ``likelihoods``, as the
-    ``input``
-    of a Usage.
+    ``input`` of a Usage.
 
     Args:
         prompt: The number of tokens of the prompt that all scored texts share. It counts once.
@@ -298,8 +296,7 @@ def score_groups(
     joint: bool = False,
 ) -> list[list[Likelihood]]:
     """Returns a list for each group, with the likelihood of each of its continuations under
-    ``llm``,
-    in order.
+    ``llm``, in order.
 
     Args:
         groups: Groups of continuations.

@@ -109,8 +109,7 @@ class RequestError(Exception):
 
 def safe_line(text: object) -> str:
     """Returns an error message of a server, ``text``, as one line of at most 300 characters,
-    without
-    API keys."""
+    without API keys."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
@@ -767,8 +766,7 @@ class _Answer(BaseModel):
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
     """Returns the completion in a server's response to ``request``. A refused, empty or broken
-    answer
-    becomes a failed completion.
+    answer becomes a failed completion.
 
     Args:
         answer: The JSON body of the response.

@@ -106,8 +106,7 @@ class OpenAILLM(Config):
     @property
     def thinks(self) -> bool:
         """Whether the model reasons before it answers, which ``reasoning_effort`` says. Reasoning
-        is
-        billed as output."""
+        is billed as output."""
         return self.reasoning_effort not in (None, "none")
 
     @property

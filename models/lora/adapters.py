@@ -188,8 +188,7 @@ def move_and_cast_network(
     network: Any, config: LoraConfig, device: Device, dtype: str
 ) -> Any:
     """Moves ``network`` to ``device``, casts it to ``dtype``, and returns it in evaluation mode
-    with
-    the fastest attention.
+    with the fastest attention.
 
     A quantised network is not moved or cast.
 

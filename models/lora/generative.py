@@ -143,8 +143,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns a copy of the judge with another network, and without ``facts`` about the
-        training
-        run.
+        training run.
 
         Args:
             network: The trained network, which is cast to ``dtype``.

@@ -69,8 +69,7 @@ class LoraJudge(SequenceJudge):
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
         """Returns a new judge: the base model of ``config`` with an untrained classification head
-        and
-        untrained adapters, both in fp32.
+        and untrained adapters, both in fp32.
 
         Args:
             config: The settings of the judge.

@@ -217,8 +217,7 @@ class PromptBuilder:
     @property
     def hash(self) -> str:
         """A hash of 12 hex digits of the prompt file's content, the variant, the layout and the
-        answer
-        format."""
+        answer format."""
         chosen = [self.variant, self.layout, self.answer.model_dump()]
         return content_hash([self.prompt.hash, chosen])
 
@@ -245,8 +244,7 @@ class PromptBuilder:
         self, value: float | None, dimension: Dimension
     ) -> float | None:
         """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``.
-        Returns
-        None for None."""
+        Returns None for None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -291,8 +289,7 @@ class PromptBuilder:
 
     def second_question(self, question: PromptQuestion) -> str:
         """Returns the text that asks for the number alone, to send if no score could be read from
-        the
-        answer to ``question``."""
+        the answer to ``question``."""
         values = self.values[question.index]
         return self.prompt.render("again", values) or ASK_AGAIN.format(**values)
 
@@ -494,8 +491,7 @@ def choose_examples(
     without: str | None,
 ) -> list[ScoredExample]:
     """Returns three of ``examples``: with a low, a median and a high score on ``dimension``, in
-    this
-    order.
+    this order.
 
     Args:
         dimension: The name of the dimension.

@@ -38,8 +38,7 @@ class GEvalConfig(BasePromptedConfig):
 
 class GEvalJudge(BasePromptedJudge):
     """A G-Eval judge. Its score is the mean rating, weighted by the probability that the model
-    gives
-    to each rating.
+    gives to each rating.
 
     A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
     is no score.
@@ -159,8 +158,7 @@ Reading = tuple[Answer, Usage, bool]
 
 def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
     """Reads the probability of each rating from the log-probabilities that a server reports with
-    its
-    answer.
+    its answer.
 
     Args:
         completion: The answer, with the alternatives to each token.

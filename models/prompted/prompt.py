@@ -161,8 +161,7 @@ class Prompt(Config):
 
     def value_names(self, part: str) -> set[str]:
         """Returns the names of the variables in the template ``part``. The set is empty if the
-        prompt
-        has no such template.
+        prompt has no such template.
 
         Raises:
             ConfigError: The template is not valid.

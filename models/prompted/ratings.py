@@ -46,8 +46,7 @@ class Ratings:
     @classmethod
     def of_dimension(cls, dimension: Dimension, points: int) -> Ratings:
         """Returns the ratings to choose from on ``dimension``: the whole numbers on its scale, such
-        as
-        1 to 5.
+        as 1 to 5.
 
         If the scale has more than eleven whole numbers, has a negative or fractional end, or is a
         continuous [0, 1], the ratings are 1 to ``points``, with values evenly spaced over the
@@ -132,8 +131,7 @@ class Ratings:
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
     """Returns a copy of ``answer`` with the probability of each rating in ``chances``, and their
-    sum
-    before they are normalised in ``mass``.
+    sum before they are normalised in ``mass``.
 
     Args:
         logprobs: The log-probability of the text of each rating, lowest rating first.

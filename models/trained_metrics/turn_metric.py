@@ -137,8 +137,7 @@ class Queries:
 
 class TurnMetric(Judge):
     """Base class of published metrics that score each assistant turn. A dialogue gets the mean
-    score
-    of its turns.
+    score of its turns.
 
     Args:
         config: The settings, an object of ``config_class``.

@@ -56,8 +56,7 @@ def prompt_batches(
     budget: int,
 ) -> Iterator[list[int]]:
     """Yields batches of prompts as lists of indices into ``prompts``. The prompts of a batch have
-    the
-    same ``max_tokens``.
+    the same ``max_tokens``.
 
     Prompts with the same beginning follow each other, and groups with long prompts come first.
 

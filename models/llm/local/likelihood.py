@@ -124,8 +124,7 @@ def score_as_tree(
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Computes the log-probabilities of the scored part of each sequence. A beginning that
-    sequences
-    share is computed once.
+    sequences share is computed once.
 
     Args:
         model: A causal language model with eager or SDPA attention.

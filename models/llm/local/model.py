@@ -49,8 +49,7 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 def load_local(config: TransformersLLM) -> LanguageModel:
     """Returns the language model that ``config`` names, loaded with transformers. Code that comes
-    with
-    a model is never run.
+    with a model is never run.
 
     Raises:
         NotAvailableError: The model cannot be loaded.

@@ -36,8 +36,7 @@ def find_or_convert_model(model: str) -> str:
 
 def model_name(model: str) -> str:
     """Returns the name of ``model`` in saved scores: the name of a folder without its path, or the
-    Hub
-    id. Colons become slashes, as in ``embedded/smollm2``."""
+    Hub id. Colons become slashes, as in ``embedded/smollm2``."""
     if Path(model).is_dir():
         return Path(model).resolve().name
     return model.replace(":", "/")
@@ -45,8 +44,7 @@ def model_name(model: str) -> str:
 
 def convert_gguf(file: Path) -> Path:
     """Converts the model in the GGUF ``file`` to safetensors with a tokenizer, and returns the
-    cached
-    folder. Later calls return the same folder.
+    cached folder. Later calls return the same folder.
 
     Raises:
         MissingExtraError: The package ``gguf`` is not installed.

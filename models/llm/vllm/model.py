@@ -47,8 +47,7 @@ CPU_BLOCK = 32
 
 def load_vllm(config: VllmLLM) -> VllmModel:
     """Returns the language model that ``config`` names, in a new engine of vLLM. Code that comes
-    with
-    a model is never run.
+    with a model is never run.
 
     Raises:
         MissingExtraError: vLLM is not installed.
@@ -301,8 +300,7 @@ def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
     """Returns the likelihood of the scored part of ``sequence``, or None if vLLM read a scored
-    token
-    from its cache, because it then returns no log-probability for the token.
+    token from its cache, because it then returns no log-probability for the token.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.

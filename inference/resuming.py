@@ -105,7 +105,7 @@ class EarlierJudgements:
         for _ in range(entry.rows):
             yield self._stream.readline()
 
-    def close_and_remove_if_used(self) -> None:
+    def close_and_remove_if_used_up(self) -> None:
         """Closes the file of earlier judgements. Removes it if the new input had all dialogues in
         it. Otherwise logs a warning with the number of dialogues that the new input lacks."""
         self._stream.close()

@@ -427,7 +427,7 @@ def score_to_file(
         )
     finally:  # judgements before an error are written too
         flush()
-    earlier.close_and_remove_if_used()
+    earlier.close_and_remove_if_used_up()
     lines.touch()  # an empty input gives an empty file
     if out != lines:
         write_judgements(out, _SavedJudgements(lines))

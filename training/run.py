@@ -83,7 +83,7 @@ def train_judge(
         return folder
     lock: AbstractContextManager[None] = nullcontext()
     if is_main_process():
-        require_run_folder(folder)
+        require_no_other_files(folder)
         lock = output_lock(folder)
     with lock:
         dimensions = load_rubric(config.rubric)
@@ -111,7 +111,7 @@ def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
     return [entry | {"part": "start"} for entry in learnt_from]
 
 
-def require_run_folder(folder: Path) -> None:
+def require_no_other_files(folder: Path) -> None:
     """Raises ConfigError if ``folder`` has files and none of them comes from a training run."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
     # Saving a judge could replace them. A run that was stopped has only its checkpoints.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from medal_judges import Judge
-from medal_judges.integrations.hf_evaluate import metric
+from medal_judges.integrations.hf_evaluate import metric_path
 
 pytestmark = pytest.mark.integrations("evaluate")
 UNSCORED = [{"role": "user", "content": "Anyone there?"}]
@@ -21,7 +21,7 @@ def load(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
     before = set(os.listdir(tmp_path))
     yield lambda name, *config: evaluate.load(
-        metric(name), *config, cache_dir=str(tmp_path / "cache")
+        metric_path(name), *config, cache_dir=str(tmp_path / "cache")
     )
     assert set(os.listdir(tmp_path)) - before <= {"cache", "judge"}
 

@@ -101,11 +101,11 @@ def _typer_parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=Annotated[annotation, _typer_option(name, field)],
+            annotation=Annotated[annotation, _option_or_argument(name, field)],
         )
 
 
-def _typer_option(name: str, field: FieldInfo) -> Any:
+def _option_or_argument(name: str, field: FieldInfo) -> Any:
     """Returns Typer's description of the option or argument ``name``, made from its ``field``."""
     extra: Any = field.json_schema_extra
     flag = extra["flag"] or "--" + name.replace("_", "-")

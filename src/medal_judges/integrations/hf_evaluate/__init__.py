@@ -7,6 +7,6 @@ from importlib.resources import files
 from typing import Literal
 
 
-def metric(name: Literal["medal_judge"]) -> str:
+def metric_path(name: Literal["medal_judge"]) -> str:
     """Returns the path of the metric ``name``, its folder, as an argument for ``evaluate.load``."""
     return str(files(__name__) / name)

@@ -32,7 +32,8 @@ Returns:
 
 
 class MedalJudgeMetric(evaluate.Metric):
-    """A judge as a metric of Hugging Face Evaluate, for ``evaluate.load(metric("medal_judge"))``.
+    """A judge as a metric of Hugging Face Evaluate, for
+    ``evaluate.load(metric_path("medal_judge"))``.
 
     Its method ``compute`` takes chats as ``predictions``, each a list of messages. It returns
     ``mean``, ``interval`` (95%) and ``scores`` of each dimension, ``ids`` and ``failures`` of the

@@ -203,8 +203,7 @@ class _Call(Generic[J]):
 
 class JobRunner(ABC, Generic[J]):
     """Base class of runners that ask language models on behalf of jobs, until all jobs are
-    finished. A
-    job is a piece of work such as one dialogue to translate.
+    finished. A job is a piece of work such as one dialogue to translate.
 
     Subclasses define what a job asks for, and what an answer changes. They also fill ``active``.
 

@@ -376,8 +376,7 @@ class LabelCounts:
 
     def add_judgement(self, judgement: Judgement) -> None:
         """Counts ``judgement`` if it failed. If the judge was asked more than once, adds the
-        standard
-        deviation of its scores on each dimension to ``deviations``.
+        standard deviation of its scores on each dimension to ``deviations``.
         """
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1

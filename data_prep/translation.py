@@ -198,12 +198,10 @@ class TranslationRunner(JobRunner[Translation]):
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Translates all of ``translations``, and sets their field ``texts``. It stays None for a
-        dialogue
-        if all attempts failed.
+        dialogue if all attempts failed.
 
         The model's answers go to a journal beside the file ``out``, from which a second run
-        resumes.
-        ``out`` is not written.
+        resumes. ``out`` is not written.
 
         Args:
             translations: The dialogues to translate, each with its target language.

@@ -57,8 +57,7 @@ class Project:
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
     """Returns name -> languages for each annotator, such as ``{"ana": ["en", "pt"], "ben": []}``.
-    An
-    empty list means all languages.
+    An empty list means all languages.
 
     Args:
         texts: Annotators as typed, such as ``ana:en,pt`` or ``ben``.

@@ -181,8 +181,7 @@ def make_questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
     """Returns one question for each of ``dimensions``, worded by ``guidelines``. Raises ConfigError
-    if
-    ``guidelines`` describe only some levels of a dimension.
+    if ``guidelines`` describe only some levels of a dimension.
     """
     questions = []
     for dimension in dimensions:

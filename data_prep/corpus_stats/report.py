@@ -111,8 +111,7 @@ def _rows_per_name_and_all(
 
 def text_statistics_table(stats: CorpusStatistics, head: str) -> Table:
     """Returns a table of text statistics (MEDAL, Table 2), with one row for each language, chatbot
-    or
-    user model and a last row ``all``.
+    or user model and a last row ``all``.
 
     Args:
         stats: The statistics to show.
@@ -188,8 +187,7 @@ def label_statistics_table(stats: CorpusStatistics, head: str) -> Table:
 
 def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
     """Yields one table for each issue (a fault such as ``repetitive``) and each numeric dimension
-    in
-    ``stats`` (MEDAL, Figure 2).
+    in ``stats`` (MEDAL, Figure 2).
 
     A table has a row for each chatbot and a column for each language. Its cells are shares of
     dialogues with the issue, or mean labels.

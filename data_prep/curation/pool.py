@@ -31,8 +31,7 @@ _REACH = 3  # words before a match among which a negation counts
 
 class ForeignLanguageFinder:
     """A filter for dialogues whose chatbot answered in a foreign language, which it finds by
-    keywords
-    in the judge's comments (MEDAL, section 5.1).
+    keywords in the judge's comments (MEDAL, section 5.1).
 
     Attributes:
         keywords: The file configs/curate/foreign_language.yaml: phrases and language names to look
@@ -47,8 +46,7 @@ class ForeignLanguageFinder:
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """Returns the keyword and the comment that show that the chatbot of ``row`` answered in a
-        foreign
-        language, or None if no comment shows it.
+        foreign language, or None if no comment shows it.
 
         Comments count only if the row has a label of 0.5 or more in the dimension that ``keywords``
         names (``uninterpretable``).
@@ -187,8 +185,7 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class LabelRules:
     """Rules by which the labels of a dialogue decide its categories: ``clean``, or one for each
-    issue
-    in it.
+    issue in it.
 
     Attributes:
         issues: Names of the issues that are categories, such as ``unsafe``.
@@ -247,8 +244,7 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
 
 def load_label_rules(rubric: str = "medal") -> LabelRules:
     """Returns the rules that put dialogues into categories, one for each issue of ``rubric``.
-    Raises
-    ConfigError if the rubric has no dimension ``overall``.
+    Raises ConfigError if the rubric has no dimension ``overall``.
 
     Args:
         rubric: A shipped name such as ``medal``, or the path of a YAML file.

@@ -389,8 +389,7 @@ class DialogueState:
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
         """Returns a new dialogue of the same user with ``chatbot``, which begins with the first
-        message of
-        this one. Call it only if ``is_accepted_opener`` is True.
+        message of this one. Call it only if ``is_accepted_opener`` is True.
         """
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"

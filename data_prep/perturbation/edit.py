@@ -155,8 +155,7 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
 
 def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
     """Returns the entries of a sentence table (a YAML file of texts to insert) in one language and
-    one
-    split. Returns an empty tuple if there are none.
+    one split. Returns an empty tuple if there are none.
 
     An entry is a text, a list or a mapping, depending on the table. No entry is in two splits.
 
@@ -297,8 +296,7 @@ class CannotInject(Exception):
 @dataclass
 class Edit:
     """Two edited versions of one dialogue: the injected version, which has an issue, and the
-    control,
-    which is similar but has no issue.
+    control, which is similar but has no issue.
 
     The caller gives the first six fields. The methods fill the others: each edited turn gets a text
     in ``injected`` and in ``control``, and ``finish`` sets ``touched`` and ``how``.
@@ -336,8 +334,8 @@ class Edit:
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
         """Returns the entries of the sentence table ``name`` (a YAML file of texts to insert, such
-        as
-        ``neutral``) in the language and split of this edit. Raises CannotInject if there are none.
+        as ``neutral``) in the language and split of this edit. Raises CannotInject if there are
+        none.
         """
         if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")

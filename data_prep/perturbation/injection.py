@@ -192,8 +192,7 @@ def inject_pair(
     split: Split,
 ) -> list[LabelledDialogue]:
     """Returns two rows made from ``row``: with ``issue`` injected, and a control with a harmless
-    edit
-    in the same turns.
+    edit in the same turns.
 
     Both have labels only for the issue and for issues that the edit cannot cause.
     ``extra["planted"]`` describes the edit.
@@ -263,8 +262,7 @@ def _labelled_row(
 
 def apply_issue(issue: str, edit: Edit) -> None:
     """Adds new texts to ``edit``: with ``issue`` for the injected version, without it for the
-    control.
-    Raises CannotInject if the dialogue does not allow the issue.
+    control. Raises CannotInject if the dialogue does not allow the issue.
     """
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")

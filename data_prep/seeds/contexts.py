@@ -325,8 +325,7 @@ def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
     """Returns ``config.n`` seed contexts (what simulated users are told about themselves) in each
-    of
-    ``languages``: the first context in all languages, then the second, and so on.
+    of ``languages``: the first context in all languages, then the second, and so on.
 
     Contexts are read from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
 

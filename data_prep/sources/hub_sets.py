@@ -48,7 +48,7 @@ def fetch_hub_folder(repository: str) -> str:
 
 def read_hub_folder(folder: str) -> Iterator[Any]:
     """Yields the rows of all configurations and splits in ``folder``, a local copy of a data set on
-    the Hugging Face Hub. A row maps column -> value, and is a RecordError if it cannot be read.
+    the Hugging Face Hub. A row maps column -> value. Raises DataError if the set cannot be read.
     """
     import datasets
 

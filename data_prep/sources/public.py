@@ -235,8 +235,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     """Yields the rows of UniEval's file topical_chat.json at ``path``: dialogues up to a reply,
-    with
-    the mean human ratings of that reply from the USR paper.
+    with the mean human ratings of that reply from the USR paper.
     """
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),

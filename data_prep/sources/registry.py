@@ -72,8 +72,7 @@ class DataSpec(BaseModel):
 
 def parse_spec(text: str) -> DataSpec:
     """Returns the parts of ``text``, which names data, such as ``fed:turn:test``. Raises
-    SourceError
-    if the data set, or a word after a colon, is unknown.
+    SourceError if the data set, or a word after a colon, is unknown.
     """
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)

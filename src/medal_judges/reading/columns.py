@@ -64,8 +64,7 @@ class ColumnMap:
 
     def column(self, record: Record, name: str) -> str:
         """Returns the column of ``record`` that holds the field ``name``, such as ``id``, or an
-        empty
-        string if there is none.
+        empty string if there is none.
 
         A column that ``fields`` names takes precedence over usual names, such as ``ticket_id`` for
         ``id``.

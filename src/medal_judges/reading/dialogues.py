@@ -236,8 +236,7 @@ class ReadingReport:
 
     def add_bad_row(self, error: DataError) -> None:
         """Counts a bad row, keeps the message of its ``error``, and appends file, line and problem
-        to
-        ``problem_file``.
+        to ``problem_file``.
         """
         self.count += 1
         if len(self.messages) < _SHOWN:

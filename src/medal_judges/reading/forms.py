@@ -66,9 +66,7 @@ class Row:
 
     def take(self, field: str) -> Any:
         """Returns the value of ``field``, such as ``id``, and marks its column as read. Returns
-        None
-        if
-        there is no value.
+        None if there is no value.
         """
         column = self.columns.column(self.record, field) or field
         self.used.add(column)
@@ -76,8 +74,7 @@ class Row:
 
     def take_text(self, field: str) -> str | None:
         """Returns the string (or number as a string) in ``field``, and marks its column as read.
-        Returns
-        None for any other value, which then becomes metadata.
+        Returns None for any other value, which then becomes metadata.
         """
         column = self.columns.column(self.record, field) or field
         value = number_as_text(lookup(self.record, column))
@@ -88,8 +85,7 @@ class Row:
 
     def take_object(self, field: str) -> Fields:
         """Returns the JSON object in the column ``field``, and marks the column as read. Returns an
-        empty
-        dict if there is no object.
+        empty dict if there is no object.
         """
         value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
@@ -99,8 +95,7 @@ class Row:
 
     def add_labels(self, line: Fields) -> None:
         """Adds the ratings in the user's label columns to ``line``, an object in our JSONL format,
-        and
-        marks these columns as read. Raises RecordError if a rating is malformed.
+        and marks these columns as read. Raises RecordError if a rating is malformed.
         """
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
@@ -368,8 +363,7 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 @reader("turns", "one turn a row", is_turn)
 def read_merged_turns(row: Row) -> Fields:
     """Converts ``row`` to our JSONL format. The row is a whole chat, which ``merge_turns`` made
-    from
-    rows with one message each. Raises RecordError if a rating is malformed.
+    from rows with one message each. Raises RecordError if a rating is malformed.
     """
     return row.to_line(row.take("messages"))
 

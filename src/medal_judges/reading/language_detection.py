@@ -74,8 +74,7 @@ def detect_language(dialogue: Dialogue) -> str | None:
 
 def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
     """Returns the ISO 639-1 code of the language of ``text``. Returns None if the text is too short
-    or
-    the detector is not certain.
+    or the detector is not certain.
 
     Args:
         text: The text to detect the language of.

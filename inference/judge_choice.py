@@ -11,7 +11,7 @@ from typing import Any
 from medal_judges.config import apply_overrides, judge_yaml, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.saving import options_with_placement
+from medal_judges.models.base.saving import place_device_and_dtype
 from medal_judges.models.llm.loading import dry_run_model
 from medal_judges.models.llm.settings import llm_config, no_model_error
 
@@ -190,7 +190,7 @@ def choose_judge(
     if dtype is not None:
         options["dtype"] = dtype
     if settings is not None:
-        options = options_with_placement(settings, options, str(file), strict=strict)
+        options = place_device_and_dtype(settings, options, str(file), strict=strict)
     return JudgeChoice(file or name, settings, options, revision)
 
 

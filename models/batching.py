@@ -25,7 +25,7 @@ BEFORE_BATCH: ContextVar[Callable[[], None]] = ContextVar(
     "BEFORE_BATCH", default=lambda: None
 )
 
-AHEAD = 1024  # items of map_in_order in memory at once
+AHEAD = 1024  # items of map_in_threads in memory at once
 # cuDNN plans its attention for each length that it has not seen: 2 to 3 s on an H100, where a step
 # of training with Qwen3-4B takes 0.4 s. So few lengths may occur.
 GPU_LENGTH_STEP = 64
@@ -42,7 +42,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield window
 
 
-def map_in_order(
+def map_in_threads(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
     """Yields ``function(item)`` for each of ``items``, in order. Threads compute the results in

@@ -26,7 +26,7 @@ from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import (
     batch_longest_first,
     chunks,
-    map_in_order,
+    map_in_threads,
     retry_on_oom,
 )
 from medal_judges.models.device import max_batch_tokens
@@ -346,7 +346,7 @@ class Judge(ABC):
                 judgements.append(judgement)
             return judgements
 
-        scored_windows = map_in_order(
+        scored_windows = map_in_threads(
             score_window, chunks(dialogues, self.window), self.windows_at_once
         )
         return chain.from_iterable(scored_windows)
@@ -542,7 +542,7 @@ def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
             hint="Put one dialogue in a list. To read a file: medal_judges.read_dialogues(PATH)",
         )
 
-    def checked() -> Iterator[Dialogue]:
+    def parse_each() -> Iterator[Dialogue]:
         for index, item in enumerate(dialogues):
             if isinstance(item, Mapping | list):
                 try:
@@ -557,7 +557,7 @@ def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
                 )
             yield item
 
-    return checked()
+    return parse_each()
 
 
 def make_score_requests(

@@ -37,7 +37,7 @@ def load_base_model(
         JudgeLoadError: The base model cannot be loaded.
     """
     try:
-        network, tokenizer, _ = load_network(
+        network, tokenizer, _ = load_with_tokenizer(
             kind, path, change, revision=config.base_revision, **options
         )
     except (OSError, ValueError) as error:
@@ -49,7 +49,7 @@ def load_base_model(
     return network, tokenizer
 
 
-def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
+def load_saved_model(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
     """Returns the network (in fp32) and the tokenizer that are saved in a judge's ``folder``.
 
     Args:
@@ -73,7 +73,7 @@ def load_saved_network(kind: Any, folder: Path, change: Change) -> tuple[Any, An
             lambda: kind.from_config(settings, trust_remote_code=False), *weights
         )
 
-    network, tokenizer, report = load_network(
+    network, tokenizer, report = load_with_tokenizer(
         kind,
         str(folder),
         check,
@@ -106,7 +106,7 @@ def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
         )
 
 
-def load_network(
+def load_with_tokenizer(
     kind: Any,
     path: str,
     change: Change,

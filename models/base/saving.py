@@ -152,10 +152,10 @@ def load_judge(
     """
     described = judge_yaml(source)
     if described is None or revision is not None:
-        return _load_folder(find_or_download_judge(source, revision), options)
+        return _load_saved_judge(find_or_download_judge(source, revision), options)
     try:
         settings = read_yaml(described)
-        settings |= options_with_placement(settings, options, described)
+        settings |= place_device_and_dtype(settings, options, described)
     except ConfigError as error:
         raise JudgeLoadError(error.message, hint=error.hint) from error
     return judge_from_settings(settings, described)
@@ -257,7 +257,7 @@ def _import_family_class(name: object, where: str) -> Any:
         ) from error
 
 
-def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
+def _load_saved_judge(folder: Path, options: Mapping[str, object]) -> Any:
     if (folder / CONFIG_NAME).is_file():
         require_safe_folder(folder)
     config = read_config(folder)
@@ -462,7 +462,7 @@ _LLM_FAMILIES = ("prompted", "followup", "geval", "gptscore")
 _OWN_FIELDS = ("unieval", "endex")  # families with settings of these names
 
 
-def options_with_placement(
+def place_device_and_dtype(
     settings: Mapping[str, object],
     options: Mapping[str, object],
     name: str,

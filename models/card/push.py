@@ -12,7 +12,7 @@ from medal_judges.models.model_files import PREFIX
 from medal_judges.storage.files import read_json
 
 
-def push_judge(
+def push_with_card(
     folder: Path, repo_id: str, *, public: bool = False, revision: str | None = None
 ) -> str:
     """Uploads a saved judge to the Hub with a model card, and returns the commit's URL.

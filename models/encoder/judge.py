@@ -17,7 +17,7 @@ from medal_judges.models.base.learned import constructor_arguments
 from medal_judges.models.base.pretrained import (
     adapt_and_check_base,
     load_base_model,
-    load_saved_network,
+    load_saved_model,
 )
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
@@ -124,7 +124,7 @@ class EncoderJudge(SequenceJudge):
                     hint="Copy or download the whole folder again",
                 )
 
-        net, tokenizer = load_saved_network(
+        net, tokenizer = load_saved_model(
             AutoModelForSequenceClassification, folder, check
         )
         return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)

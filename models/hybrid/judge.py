@@ -443,10 +443,11 @@ class HybridJudge(Judge):
                 row[name] = judgement
         pairs = zip(requests, answers, strict=True)
         return [
-            self._combine_judgements(request, row, dimensions) for request, row in pairs
+            self._combine_and_record_cuts(request, row, dimensions)
+            for request, row in pairs
         ]
 
-    def _combine_judgements(
+    def _combine_and_record_cuts(
         self,
         request: ScoreRequest,
         answers: Mapping[str, Judgement],

@@ -24,7 +24,7 @@ from medal_judges.models.base.judge import (
     ScoreRequest,
     as_judgement,
 )
-from medal_judges.models.base.pretrained import load_network, max_positions
+from medal_judges.models.base.pretrained import load_with_tokenizer, max_positions
 from medal_judges.models.base.safe_folder import require_safe_folder
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
@@ -95,7 +95,7 @@ def load_checkpoint(
     device = torch_device(config.device)
 
     try:
-        network, tokenizer, report = load_network(
+        network, tokenizer, report = load_with_tokenizer(
             kind,
             str(folder),
             lambda settings: None,

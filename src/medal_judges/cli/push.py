@@ -8,7 +8,7 @@ import typer
 
 from medal_judges.cli.options import with_options
 from medal_judges.config import option
-from medal_judges.models.card.push import push_judge
+from medal_judges.models.card.push import push_with_card
 
 
 @with_options()
@@ -29,7 +29,7 @@ def push(
 
     Example: medal push runs/mine ORG/NAME
     """
-    pushed = push_judge(judge, repo_id, public=public, revision=revision)
+    pushed = push_with_card(judge, repo_id, public=public, revision=revision)
     who = "private"
     if public:
         who = "public"

@@ -186,10 +186,8 @@ def unfair_judge() -> Rows:
     """Coverage with a biased judge: every second row, whose chatbots have contexts of their own."""
     head = ["chatbots", "dialogues of each", "of these, rated by people"]
     head += ["without ratings", "with ratings"]
-    rows = columns("comparison_coverage_2", 0, 1, 3, 4, 5)
-    percent = [f"{float(value):.0%}" for row in rows[2::2] for value in row[3:]]
-    shares = zip(percent[::2], percent[1::2], strict=True)
-    return [head, *([*row[:3], *two] for row, two in zip(rows[2::2], shares))]
+    rows = columns("comparison_coverage_2", 0, 1, 3, 4, 5)[2::2]
+    return [head, *([*row[:3], *(f"{float(x):.0%}" for x in row[3:])] for row in rows)]
 
 
 def against_peers() -> Rows:

@@ -52,10 +52,10 @@ ELSEWHERE = ("onnx", "openvino")  # backends of the peers' own Python
 HEADER = (
     "",
     "tokens/s",
-    "medal score, times as fast",
+    "speed of medal score / speed of this tool",
     "dialogues/s",
     "start-up, s",
-    "peak, MB",
+    "peak memory, MB",
     "largest difference of a score",
     "Spearman",
 )

@@ -200,8 +200,8 @@ def run(results: Path, simulations: int, seconds: float) -> None:
 
 PLAIN = {n: n for n in ("difference", "mean", "share", "equal told apart")}
 BIASED = {
-    "plain, favoured": "plain",
-    "corrected, favoured": "corrected",
+    "plain, favoured": "without ratings",
+    "corrected, favoured": "with ratings",
     "corrected": "all pairs",
     **{n: n for n in ("mean", "share", "equal told apart")},
 }
@@ -217,7 +217,7 @@ def table(results: Path) -> str:
         (BIASED, [r for r in records if r["labelled"]]),
     ):
         about = [
-            "systems",
+            "chatbots",
             "dialogues",
             "contexts",
             *(["labelled"] if names is BIASED else []),

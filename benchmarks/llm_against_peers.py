@@ -186,7 +186,7 @@ def rows_of(told: dict[str, Any], count: int) -> list[dict[str, str]]:
         row = {"way": way, "load s": f"{seconds['load']:.1f}"}
         if "likelihoods" in seconds:
             row["likelihoods tokens/s"] = f"{reading / seconds['likelihoods']:,.0f}"
-            row["conversations/s"] = f"{count / seconds['likelihoods']:.3g}"
+            row["dialogues/s"] = f"{count / seconds['likelihoods']:.3g}"
             pairs = [
                 (one, other)
                 for group, own in zip(base["logprobs"], said["logprobs"], strict=True)
@@ -206,7 +206,7 @@ def rows_of(told: dict[str, Any], count: int) -> list[dict[str, str]]:
                 [a == b for a, b in zip(base["texts"], said["texts"], strict=False)]
             )
             row["same answers"] = f"{alike:.0%}"
-        row["peak MB"] = f"{said['peak']:,.0f}"
+        row["peak memory, MB"] = f"{said['peak']:,.0f}"
         rows.append(row)
     return rows
 

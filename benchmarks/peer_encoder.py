@@ -141,7 +141,7 @@ def bare(model: str, precision: str) -> Encode:
 
 PEERS: dict[str, Callable[[str], Encode]] = {
     **{
-        f"bare packed forward, {p}": lambda model, p=p: bare(model, p)  # type: ignore[misc]
+        f"the encoder alone, {p}": lambda model, p=p: bare(model, p)  # type: ignore[misc]
         for p in ("fp32", "bf16")
     },
     **{

@@ -39,14 +39,6 @@ ABOUT = {
 }
 # ConTurE's ratings helped to choose these judges.
 CHOSEN = ("`boxed`", "`multilingual`")
-# Names of docs/results/speed.md.
-ENCODER = {"bare packed forward": "the encoder alone"}
-WAYS = {
-    "fp32": "`medal`, 32-bit numbers",
-    "bf16": "`medal`, 16-bit numbers",
-    "llama.cpp's library, 4 bits": "llama.cpp's library, 4-bit weights",
-    "one pass each, fp32": "`medal`, 32-bit numbers, a dialogue read again for each message",
-}
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
 
 
@@ -182,38 +174,18 @@ def gpu_memory() -> Rows:
     return made
 
 
-def unfair_judge() -> Rows:
-    """Coverage with a biased judge: every second row, whose chatbots have contexts of their own."""
-    head = ["chatbots", "dialogues of each", "of these, rated by people"]
-    head += ["without ratings", "with ratings"]
-    rows = columns("comparison_coverage_2", 0, 1, 3, 4, 5)[2::2]
-    return [head, *([*row[:3], *(f"{float(x):.0%}" for x in row[3:])] for row in rows)]
-
-
-def against_peers() -> Rows:
-    """The rows of against_peers.csv with 32-bit numbers, named without their precision."""
-    head = ["tool", "speed of `medal score` / speed of the tool", "peak memory, MB"]
-    rows = [r for r in columns("against_peers", 0, 2, 5)[1:12] if "bf16" not in r[0]]
-    made = [[row[0].replace(", fp32", ""), *row[1:]] for row in rows]
-    return [head, *([ENCODER.get(name, name), *rest] for name, *rest in made)]
-
-
-def llm_peers() -> Rows:
-    """Ways to compute likelihoods, under the names of the page."""
-    rows = columns("llm_peers", 0, 3, 9)[1:]
-    head = ["program", "dialogues/s", "peak memory, MB"]
-    return [head, *([WAYS[way], *rest] for way, *rest in rows)]
-
-
 TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [[ABOUT.get(j, j), *rest] for j, *rest in overall("readme")],
     "judges": lambda: overall("judges"),
     "judges_within": lambda: overall("judges", within),
     "boxed": lambda: overall("boxed"),
     "gpu": gpu_memory,
-    "unfair_judge": unfair_judge,
-    "llm_peers": llm_peers,
-    "against_peers": against_peers,
+    # every second row: chatbots with contexts of their own
+    "unfair_judge": lambda: columns("comparison_coverage_2", 0, 1, 3, 4, 5)[::2],
+    "llm_peers": lambda: columns("llm_peers", 0, 3, 9),
+    "against_peers": lambda: [
+        row for row in columns("against_peers", 0, 2, 5)[:12] if "bf16" not in row[0]
+    ],
     "fed_languages": fed_languages,
     "pairs": pairs,
 }

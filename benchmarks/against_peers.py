@@ -257,9 +257,7 @@ def table(results: Path) -> list[list[str]]:
                 for when, x in sorted(stretches.items())
             )
         same = ["", ""]
-        if (told := agreements.get(name)) is not None and not name.startswith(
-            "the encoder"
-        ):
+        if (told := agreements.get(name)) is not None and "encoder" not in name:
             same = [f"{told['difference']:.1e}", f"{told['spearman']:.5f}"]
         cells = [f"{rate(row):,.0f}", ratios, f"{row['chats'] / row['seconds']:.1f}"]
         cells += [f"{row['start']:.1f}", f"{row['peak']:.0f}", *same]

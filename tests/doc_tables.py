@@ -30,13 +30,8 @@ SETS = {
     "conture": "ConTurE",
 }
 # What README adds to a judge's name.
-ABOUT = {
-    "`boxed`": "`boxed` (22M)",
-    "`human_embedded`": "`human_embedded` (22M)",
-    "`contrast`": "`contrast` (135M)",
-    "`multilingual`": "`multilingual` (118M)",
-    "`geval`": "`geval` (135M)",
-}
+SIZES = dict(boxed=22, human_embedded=22, contrast=135, multilingual=118, geval=135)
+ABOUT = {f"`{name}`": f"`{name}` ({size}M)" for name, size in SIZES.items()}
 # ConTurE's ratings helped to choose these judges.
 CHOSEN = ("`boxed`", "`multilingual`")
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
@@ -134,9 +129,8 @@ def overall(table: str, text: Callable[[dict[str, str]], str] = cell) -> Rows:
 
 
 def columns(name: str, *numbers: int) -> Rows:
-    """Returns some columns of NAME.csv. Values in round brackets are left out."""
-    rows = read_csv(name)
-    return [[re.sub(r" \(-?[0-9.]+\)$", "", row[n]) for n in numbers] for row in rows]
+    """Returns some columns of NAME.csv."""
+    return [[row[n] for n in numbers] for row in read_csv(name)]
 
 
 def pairs() -> Rows:

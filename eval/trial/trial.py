@@ -76,7 +76,7 @@ class TrialFinding:
         check: The name of the edit, such as ``lower_case``.
         description: What the edit does, in a sentence.
         verdict: ``green`` if the score reacts as it should, ``red`` if not, ``none`` with fewer
-            than 10 pairs.
+            than 10 pairs or 5 conversations.
         change: The mean change of the score, in points on a scale from 1 to 5.
         pairs: The number of pairs of an edited dialogue and the one it is compared with.
         conversations: The number of different conversations in the pairs.
@@ -420,17 +420,17 @@ def _make_finding(
     group: Group, check: str, description: str, pairs: pd.DataFrame, harm: str = "up"
 ) -> TrialFinding:
     rows = pairs[pairs.check == check]
-    conversations = rows.conversation.tolist()
     changes = Values(rows.change.to_numpy(dtype=float), _TOLERANCE)
-    change = estimate_mean(Sample(changes, conversations))
+    change = estimate_mean(Sample(changes, rows.conversation.tolist()))
+    count = rows.conversation.nunique()
     verdict: Verdict = "none"
-    if len(rows) >= MIN_PAIRS:
+    # an interval needs five conversations
+    if len(rows) >= MIN_PAIRS and count >= 5:
         verdict = verdict_of(group, change, harm)
-    count = len(set(conversations))
     return TrialFinding(group, check, description, verdict, change, len(rows), count)
 
 
-def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
+def verdict_of(group: Group, change: Estimate, harm: str) -> Verdict:
     """Returns whether a score reacted to an edit as it should (``green``) or not (``red``).
 
     In the group ``must_fall``, green needs an interval wholly below 0. In all other groups, red
@@ -439,8 +439,8 @@ def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
     Args:
         group: How the score should react to the edit: ``same``, ``no_gain``, ``attack`` or
             ``must_fall``.
-        change: The mean change of the score, in points from 1 to 5. Without an interval, its value
-            counts.
+        change: The mean change of the score, in points from 1 to 5. If all changes are equal, it
+            has no interval, and its value counts.
         harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for
             ``attack``.
     """
@@ -505,7 +505,7 @@ def _answer_sentence(result: TrialResult) -> str:
             red.append(finding.check.replace("_", " "))
     text = f"{result.judge}: {len(red)} of {len(result.findings) - few} checks are red"
     if few:
-        text += f" ({few} have fewer than {MIN_PAIRS} pairs)"
+        text += f" ({few} have too few dialogues)"
     if red:
         text += f": {', '.join(red[:3])}"
     if len(red) > 3:

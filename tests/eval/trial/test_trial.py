@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -13,6 +14,7 @@ from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.trial import (
     TrialJudge,
     TrialResult,
+    _make_finding,
     run_trial,
     trial_page,
     verdict_of,
@@ -145,6 +147,11 @@ def test_verdicts(
     assert verdict_of(group, estimate, harm) == verdict  # type: ignore[arg-type]
 
 
+def test_four_conversations_are_too_few_for_a_verdict() -> None:
+    rows = pd.DataFrame({"check": "x", "conversation": [*"abcd"] * 3, "change": 1.0})
+    assert _make_finding("must_fall", "x", "", rows).verdict == "none"
+
+
 def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     config = SMALL.model_copy(update={"dialogues": 2, "languages": ("en",)})
     judge = Oracle()
@@ -172,7 +179,7 @@ def test_two_judges_in_one_table_and_a_second_run_scores_nothing(
     out = tmp_path / "trial"
     done = medal("length", "repetition", *TINY, "--out", str(out))
     assert done.exit_code == 0, done.output
-    assert "length: 0 of 0 checks are red (31 have fewer than 10" in done.output
+    assert "length: 0 of 0 checks are red (31 have too few" in done.output
     assert str(out / "trial.html") in done.output
     written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
     results = [parse(TrialResult, record) for record in written["trials"]]

@@ -55,8 +55,8 @@ _NOTES = 2  # in the terminal; the page has all
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """One annotator's ratings on one dimension, compared with the mean ratings of the other
-    annotators.
+    """One annotator's ratings on one dimension, compared with the mean ratings of
+    the other annotators.
 
     Attributes:
         name: The annotator's name, or such as ``position 1`` if annotators have no names.
@@ -147,8 +147,8 @@ def measure_agreements(
 
 
 def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
-    """Returns the one scale on which all ``rows`` are rated for ``dimension``. None if no row
-    states a scale.
+    """Returns the one scale on which all ``rows`` are rated for ``dimension``. None if
+    no row states a scale.
 
     Raises:
         MedalError: The rows state different scales.

@@ -19,8 +19,8 @@ from medal_judges.stats.correlation import Floats
 def choose_label_names(
     rows: Sequence[LabelledDialogue], names: Sequence[str]
 ) -> list[str]:
-    """Returns the labels to align with: ``names``, or if that is empty the names of all labels in
-    ``rows``.
+    """Returns the labels to align with: ``names``, or if that is empty the names of
+    all labels in ``rows``.
 
     Raises:
         ConfigError: No row has a label, or some rows label dialogues and others label turns.

@@ -48,8 +48,8 @@ Columns = tuple[int, ...]
 
 
 class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A regression of people's ratings on judges' scores, both on [0, 1], as an estimator of
-    scikit-learn.
+    """A regression of people's ratings on judges' scores, both on [0, 1], as an
+    estimator of scikit-learn.
 
     Attributes:
         columns: Indices of the score columns to use. Empty to predict the mean rating.
@@ -212,14 +212,14 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Returns whether the aligned judge has a significantly smaller error than the better
-        baseline."""
+        """Returns whether the aligned judge has a significantly smaller error than
+        the better baseline."""
         return is_beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
-        """Returns whether the judge's scores correlate negatively with the ratings, at the 1%
-        level."""
+        """Returns whether the judge's scores correlate negatively with the
+        ratings, at the 1% level."""
         rho = self.agreement_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
@@ -290,8 +290,8 @@ def fit_and_cross_validate(fit_data: FitData) -> Proof:
 
 
 def _measure_single_ratings(fit_data: FitData) -> list[MeasuredAgreement]:
-    """Measures how well one annotator's rating agrees with the mean of the dialogue's other
-    ratings.
+    """Measures how well one annotator's rating agrees with the mean of the
+    dialogue's other ratings.
 
     Returns:
         A list with one entry, or an empty list if no dialogue has two ratings.
@@ -414,8 +414,8 @@ class Alignment:
         return Printout([self.error_table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
-        """Returns sentences on each dimension: whether the labels improve the judge, by how much,
-        and warnings."""
+        """Returns sentences on each dimension: whether the labels improve the judge, by
+        how much, and warnings."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

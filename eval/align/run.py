@@ -52,8 +52,8 @@ def align(
     keep_anyway: bool = False,
     **options: Any,
 ) -> Alignment:
-    """Fits the scores of ``judge`` to human labels, and measures the gain on held-out
-    conversations.
+    """Fits the scores of ``judge`` to human labels, and measures the gain on
+    held-out conversations.
 
     A dimension is aligned only if the fit is significantly better than two baselines: a straight
     line fitted to the judge's score, and the mean label.
@@ -160,8 +160,8 @@ def _load_as_member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Me
 
 
 def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
-    """Returns the dialogues that have a label, from ``rows``: labelled dialogues, or a file of
-    them."""
+    """Returns the dialogues that have a label, from ``rows``: labelled
+    dialogues, or a file of them."""
     if isinstance(rows, str):
         rows = load_rows(rows)
     labelled: list[LabelledDialogue] = []
@@ -276,8 +276,8 @@ def _find_judge_column(
 def _build_aligned_judge(
     result: Alignment, members: Mapping[str, Member], keep_anyway: bool
 ) -> HybridJudge | None:
-    """Builds the aligned judge from the regressions in ``result``. Returns None if no dimension is
-    aligned.
+    """Builds the aligned judge from the regressions in ``result``. Returns None if no
+    dimension is aligned.
 
     Args:
         members: Name -> judge whose scores the regressions use.

@@ -110,8 +110,8 @@ def _issue_metrics(rows: pd.DataFrame) -> list[Estimate]:
 
 
 def share_clustered_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Estimate:
-    """Returns the share of ones in ``values``, with an interval that treats each conversation as
-    one cluster.
+    """Returns the share of ones in ``values``, with an interval that treats each
+    conversation as one cluster.
 
     Args:
         rows: A table whose column ``group`` names the conversation.

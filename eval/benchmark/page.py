@@ -100,8 +100,8 @@ def benchmark_page(benchmark: Benchmark) -> Page:
 def _printout(
     benchmark: Benchmark, headlines: Sequence[Rows], tasks: Sequence[Rows]
 ) -> Printout:
-    """Returns the terminal output: the best judge, one table, and which judges and sets were
-    skipped.
+    """Returns the terminal output: the best judge, one table, and which judges
+    and sets were skipped.
 
     Args:
         headlines: The results of all judges on the first graded dimension of each set.
@@ -314,8 +314,8 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
 
 
 def _system_tables(agreements: Sequence[SystemAgreement]) -> list[Table]:
-    """Returns a table for each set and dimension: how well each judge ranks chatbots, the best
-    judge first."""
+    """Returns a table for each set and dimension: how well each judge ranks chatbots,
+    the best judge first."""
     tables: dict[str, Table] = {}
     columns = ("Judge", "Pairwise accuracy", "Chatbots", "Rows")
     best_first = sorted(

@@ -68,8 +68,8 @@ def read_published() -> list[Published]:
 
 
 def is_same_model(name: str, other_name: str) -> bool:
-    """Returns whether two names are of the same model. The owner, the date and upper case make no
-    difference.
+    """Returns whether two names are of the same model. The owner, the date and upper
+    case make no difference.
 
     >>> is_same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
     True
@@ -157,8 +157,8 @@ def _differs_text(marks: Iterable[str]) -> str:
 def _matching_sets(
     config: BenchmarkConfig, published: Published
 ) -> Iterator[tuple[SetConfig, str]]:
-    """Yields each set of ``config`` that the paper's result is about, with the set's name for the
-    dimension.
+    """Yields each set of ``config`` that the paper's result is about, with the set's
+    name for the dimension.
 
     Args:
         published: A paper's result, as ``read_published`` returns it.

@@ -439,8 +439,8 @@ def _match_dimensions(
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
 ) -> dict[str, str]:
-    """Returns dimension of a set -> the judge's name for it, for the dimensions that the judge
-    scores.
+    """Returns dimension of a set -> the judge's name for it, for the dimensions
+    that the judge scores.
 
     Args:
         run: Gets a note on dimensions that the judge does not score.

@@ -133,8 +133,8 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
 
 def _to_turn_row(row: LabelledDialogue) -> LabelledDialogue:
-    """Returns ``row`` at turn level: the dialogue up to its last assistant turn, with the same
-    labels."""
+    """Returns ``row`` at turn level: the dialogue up to its last assistant turn,
+    with the same labels."""
     turns = row.dialogue.turns
     for end in range(len(turns), 0, -1):
         if turns[end - 1].role == "assistant":

@@ -322,8 +322,8 @@ class _SystemComparer:
 
 
 def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
-    """Returns a message if systems have too few labels to correct the judge. Empty if all have
-    enough."""
+    """Returns a message if systems have too few labels to correct the judge.
+    Empty if all have enough."""
     if not any(sample.is_labelled.any() for sample in samples.values()):
         return "people labelled no dialogue on it"
     reasons = []

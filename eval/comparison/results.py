@@ -165,8 +165,8 @@ class ComparedOn:
         return f"{self.headline_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns a difference with its interval as text. A difference of shares is in percentage
-        points.
+        """Returns a difference with its interval as text. A difference of shares is
+        in percentage points.
 
         Args:
             estimate: The difference, with or without an interval.
@@ -229,8 +229,8 @@ def pairing_words(pair: PairResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """Which of several systems (chatbots or versions) is better on each dimension, as ``compare``
-    returns it.
+    """Which of several systems (chatbots or versions) is better on each dimension, as
+    ``compare`` returns it.
 
     Attributes:
         systems: The names of the systems.

@@ -35,8 +35,8 @@ _SCORE = "score "  # begins the names of columns of scores
 
 
 class CompareOptions(Config):
-    """Options of ``medal compare``: the systems' files, the judge, human labels, and limits to
-    check.
+    """Options of ``medal compare``: the systems' files, the judge, human labels,
+    and limits to check.
 
     Attributes:
         bad: Limits beyond which a score counts as bad: with ``overall=1.5``, systems are also

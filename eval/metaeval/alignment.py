@@ -24,8 +24,8 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Human labels and a judge's scores on one dimension, for the dialogues or turns that have
-    both.
+    """Human labels and a judge's scores on one dimension, for the dialogues or
+    turns that have both.
 
     Attributes:
         facts: A table with the columns chatbot, group (the conversation), lang, and aggregated
@@ -93,8 +93,8 @@ class Joined:
     notes: Sequence[str] = ()
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns the human labels and the judge's scores on one dimension, of the rows that have
-        both.
+        """Returns the human labels and the judge's scores on one dimension, of the
+        rows that have both.
 
         Args:
             dimension: The dimension of the labels.

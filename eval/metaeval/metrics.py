@@ -99,8 +99,8 @@ def headline_metric(kind: Kind) -> str:
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of all metrics for a dimension of this ``kind``. Judges are ranked by the
-    first one."""
+    """Returns the names of all metrics for a dimension of this ``kind``. Judges are
+    ranked by the first one."""
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -317,8 +317,8 @@ def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> 
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics of a dimension of this ``kind`` that have a human
-    ceiling."""
+    """Returns the names of the metrics of a dimension of this ``kind`` that
+    have a human ceiling."""
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]

@@ -64,8 +64,8 @@ class GroupResult:
         return name in self.corrected and self.corrected[name].value is not None
 
     def best_estimate(self, name: str) -> Estimate:
-        """Returns the corrected estimate of the dimension ``name``, or the judge's if there is no
-        correction."""
+        """Returns the corrected estimate of the dimension ``name``, or the judge's if
+        there is no correction."""
         if self.is_corrected(name):
             return self.corrected[name]
         return self.by_judge[name]
@@ -176,8 +176,8 @@ def _scale_ends(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
-    """Returns the selected values of the dimension ``name``, with the cluster of each (such as its
-    dialogue).
+    """Returns the selected values of the dimension ``name``, with the cluster of each
+    (such as its dialogue).
 
     Args:
         numbers: [rows] values.

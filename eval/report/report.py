@@ -60,8 +60,8 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores, estimates, verdicts and worst chats of ``medal report``, as ``make_report``
-    returns them.
+    """The scores, estimates, verdicts and worst chats of ``medal report``, as
+    ``make_report`` returns them.
 
     Attributes:
         scores: The judgements of the chats.

@@ -107,8 +107,8 @@ def group_table(
 
 
 def headline_sentence(scores: Scores, estimates: ReportEstimates) -> str:
-    """Returns the report's main sentence: the estimate of the first dimension, or why nothing is
-    scored."""
+    """Returns the report's main sentence: the estimate of the first dimension, or
+    why nothing is scored."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:

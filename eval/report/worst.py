@@ -63,8 +63,8 @@ class WorstChat:
 
 
 def distance_from_good_end(scores: Scores, name: str) -> Floats:
-    """Returns the scores of the dimension ``name`` [rows], rescaled so that 0 is good and 1 is
-    bad."""
+    """Returns the scores of the dimension ``name`` [rows], rescaled so that 0
+    is good and 1 is bad."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
@@ -105,8 +105,8 @@ def collect_worst_candidates(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns candidates for the worst chats of a page, the worst first, three times as many as the
-    page shows.
+    """Returns candidates for the worst chats of a page, the worst first, three times as
+    many as the page shows.
 
     Args:
         scores: The judgements of the chats as arrays.
@@ -191,8 +191,8 @@ def _turns_by_row(
 
 
 def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]:
-    """Groups ``chats`` by their general reason, such as ``says little``, in the order in which the
-    reasons occur."""
+    """Groups ``chats`` by their general reason, such as ``says little``, in the order in
+    which the reasons occur."""
     groups: dict[str, list[WorstChat]] = {}
     for chat in chats:
         groups.setdefault(chat.reason.mechanism, []).append(chat)

@@ -105,8 +105,8 @@ class Scores:
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored, without those that limits for
-        bad scores add."""
+        """Returns the names of the dimensions that the judge scored, without those that
+        limits for bad scores add."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -116,8 +116,8 @@ class Scores:
 
     @property
     def graded_names(self) -> list[str]:
-        """Returns the names of the graded dimensions (those that are not binary), ``overall``
-        first."""
+        """Returns the names of the graded dimensions (those that are not
+        binary), ``overall`` first."""
         names = [name for name in self.dimensions if not self.is_share(name)]
         return sorted(names, key=lambda name: name != HEADLINE)
 
@@ -133,8 +133,8 @@ class Scores:
         return "judged turn" if self.frame["turn"].notna().any() else "dialogue"
 
     def is_share(self, name: str) -> bool:
-        """Returns whether the dimension ``name`` is binary, so that its estimate is a share of
-        rows."""
+        """Returns whether the dimension ``name`` is binary, so that its
+        estimate is a share of rows."""
         return self.dimensions[name].kind == "binary"
 
     def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:

@@ -147,8 +147,8 @@ def _edit_and_original(
     rng: Random,
     group: str,
 ) -> Versions:
-    """Returns the edited and the unchanged dialogue. None if the edit is impossible or changes
-    nothing.
+    """Returns the edited and the unchanged dialogue. None if the edit is
+    impossible or changes nothing.
 
     Args:
         change: The edit: takes a dialogue and ``rng``, returns a dialogue.
@@ -243,8 +243,8 @@ class TextInsertion(Config):
 
 
 def disguise(text: str, how: Hidden) -> str | None:
-    """Returns ``text`` hidden from a human reader, or None if too few of its characters can be
-    hidden.
+    """Returns ``text`` hidden from a human reader, or None if too few of its
+    characters can be hidden.
 
     Args:
         how: ``zero_width`` (invisible characters between letters), ``look_alike`` (Cyrillic or

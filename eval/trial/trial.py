@@ -207,8 +207,8 @@ def plan_trial(
 def _add_translations(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
-    """Adds ``translations`` and their English originals to ``dialogues``, which maps id ->
-    dialogue.
+    """Adds ``translations`` and their English originals to ``dialogues``, which
+    maps id -> dialogue.
 
     Returns:
         For each translation a row of ``TrialPlan.pairs``, which compares it with the original.
@@ -249,8 +249,8 @@ def _choose_rows(
 
 @lru_cache(maxsize=1)
 def shipped_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
-    """Returns the conversations of configs/trial/dialogues.yaml, as name -> language ->
-    dialogue."""
+    """Returns the conversations of configs/trial/dialogues.yaml, as name ->
+    language -> dialogue."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
     for entry in parse_yaml(
@@ -495,8 +495,8 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
 
 
 def _answer_sentence(result: TrialResult) -> str:
-    """Returns a sentence of at most 100 characters: how many and which checks of ``result`` are
-    red."""
+    """Returns a sentence of at most 100 characters: how many and which checks
+    of ``result`` are red."""
     red: list[str] = []
     few = 0
     for finding in result.findings:

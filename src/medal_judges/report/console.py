@@ -50,7 +50,7 @@ def wide_console(*, stderr: bool = False) -> Console:
     """Returns a console as wide as the terminal, or 100 columns wide without a terminal.
 
     Args:
-        stderr: Whether to print on standard error, in place of standard output.
+        stderr: Whether to print on standard error. False prints on standard output.
     """
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
@@ -58,8 +58,8 @@ def wide_console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """The terminal output of a command, in four parts from top to bottom: ``head``, ``tables``,
-    ``notes`` and ``foot``.
+    """The terminal output of a command. Its parts are printed in the order ``head``, ``tables``,
+    ``notes``, ``foot``.
 
     Attributes:
         tables: Tables, each with its title.
@@ -141,10 +141,10 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 
 class ProgressBar:
-    """A progress bar on standard error, shown while its ``with`` block runs, of how many dialogues
-    are finished.
+    """A progress bar on standard error that counts finished dialogues. It is shown while its
+    ``with`` block runs.
 
-    Without a terminal, it prints a line every minute in place of a bar.
+    Without a terminal, it prints a line about every minute in place of a bar.
 
     Args:
         label: Text before the bar.
@@ -180,9 +180,10 @@ class ProgressBar:
         total: int | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to the number of finished dialogues.
+        """Adds to the number of finished dialogues.
 
         Args:
+            count: How many dialogues have finished since the last call.
             finished: New number of finished dialogues. If given, ``count`` is ignored.
             total: New total number of dialogues. None for no change.
             note: New text beside the bar. None for no change.

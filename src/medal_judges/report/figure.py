@@ -73,8 +73,8 @@ class Intervals:
         names: Names of the rows, from top to bottom.
         estimates: Value of each row with its interval, in the order of ``names``.
         span: Lowest and highest value of the horizontal axis.
-        ceiling: The human ceiling (agreement among people), drawn as a diamond on each row. None
-            for no diamonds.
+        ceiling: A value for all rows, drawn as a diamond on each: the human ceiling (agreement
+            among people). None for no diamonds.
         rings: A second value of each row, drawn as a ring. None for a row without a ring. Empty for
             no rings.
     """
@@ -126,7 +126,7 @@ class Figure:
         title: Title inside the figure.
         panels: Panels, which are drawn side by side.
         heading: Heading above the figure on a page.
-        legend: (name, colour) pairs to explain colours.
+        legend: (name, colour) pairs that explain the colours, such as ``("good", "#0072B2")``.
     """
 
     title: str
@@ -139,7 +139,7 @@ def axis_range(estimates: Sequence[Estimate], share: float = 0.05) -> Range:
     """Returns the lower and upper end of an axis that shows ``estimates`` and their intervals.
 
     Args:
-        share: Margin on each side, as a share of the distance between the lowest and the highest
+        share: Margin on each side: 0.05 for 5% of the distance between the lowest and the highest
             shown value.
     """
     ends: list[float] = []
@@ -159,10 +159,10 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
     """Writes each figure to ``folder`` as PNG, PDF and SVG.
 
     Args:
-        figures: File name without its ending -> figure.
+        figures: File name without its ending, such as ``scores`` -> figure.
 
     Returns:
-        ``id(figure)`` -> content of the figure's SVG file.
+        ``id(figure)`` (Python's identity of the object) -> content of the figure's SVG file.
     """
     drawings = {}
     if figures:
@@ -175,11 +175,13 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, byte
 
 
 def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
-    """Draws ``figure`` and returns the content of its files as format -> bytes, such as ``{"svg":
-    b"..."}``.
+    """Draws ``figure`` in one or several file formats.
 
     Args:
         endings: Formats to return, some of ``png``, ``pdf`` and ``svg``.
+
+    Returns:
+        Format -> content of the file, such as ``{"svg": b"..."}``.
     """
     import matplotlib
 
@@ -197,8 +199,8 @@ def render_bytes(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str,
 
 
 def _draw_canvas(figure: Figure) -> Canvas:
-    """Draws the panels of ``figure`` below its title and above its legend. Returns a matplotlib
-    figure."""
+    """Draws the panels of ``figure`` below its title and above its legend. Returns
+    a matplotlib figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
     from matplotlib.patches import Patch

@@ -12,8 +12,8 @@ from medal_judges.storage.files import atomic_write
 
 
 def write_junit(path: Path, suite: str, gates: Sequence[tuple[str, str, str]]) -> Path:
-    """Writes the results of gates (pass or fail checks of scores) as JUnit XML and returns
-    ``path``.
+    """Writes the results of gates (pass or fail checks of scores) as JUnit XML
+    and returns ``path``.
 
     Args:
         path: File to write.

@@ -65,9 +65,9 @@ class Section:
         anchor: Name of the section in links, such as ``labels``.
         heading: Text above the section.
         blocks: Paragraphs, tables and figures of the section.
-        lead: Text below the heading. None for the text that the template leads.html has under the
-            name ``anchor``.
-        link: Shorter heading for the navigation. Empty for ``heading``.
+        lead: Text below the heading. If None, it is read from the page's templates/leads.html,
+            where it is stored under ``anchor``.
+        link: Shorter heading for the navigation. Empty to show ``heading`` there.
     """
 
     anchor: str
@@ -208,12 +208,13 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
 
 
 def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
-    """Returns (role, text) of each turn of ``dialogue``, with long texts cut if the dialogue is
-    longer than ``limit``.
+    """Returns (role, text) of each turn of ``dialogue``. If the dialogue is long,
+    its long turns are cut.
 
     Args:
         limit: Maximum number of characters of the dialogue. In a longer one, each turn is cut at
-            ``limit`` divided by the number of turns, and says how many characters are missing.
+            ``limit`` divided by the number of turns. A cut turn says how many characters are
+            missing.
     """
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:
@@ -229,7 +230,8 @@ def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
-    """Returns the section "How it was made" of a page, with a list of ``facts`` (name, value)."""
+    """Returns the section "How it was made" of a page, with a list of ``facts``, which are
+    (name, value) pairs."""
     pairs = list(facts)
     return Section("facts", "How it was made", [pairs] if pairs else [])
 

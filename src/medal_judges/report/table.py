@@ -42,8 +42,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """A table cell with an estimate, shown without its interval. On the page, the interval is in a
-    tooltip."""
+    """A table cell with an estimate, shown without its interval. On the page, the
+    interval is in a tooltip."""
 
     estimate: Estimate
 
@@ -96,15 +96,15 @@ class Table:
     last: Literal["ceiling", "total"] | None = None
 
     def groups(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        """Yields each heading with the rows below it. A table without headings has one group with
-        an empty heading."""
+        """Yields (heading, rows below it) for each heading of the table. A table without headings
+        yields all its rows once, with an empty heading."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """Returns ``words`` or ``number`` for each column, which determines its alignment. A column
-        is ``words`` if it has a text."""
+        """Returns the kind of each column, which decides how it is aligned. A column is ``words``
+        if any cell has text, otherwise ``number``."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -129,8 +129,9 @@ class Table:
 def csv_value(cell: object) -> object:
     """Returns ``cell`` as a value for CSV, with all decimals.
 
-    An Estimate becomes ``value [low, high]``. Without an interval it becomes its value, and without
-    a value ``undefined: REASON``. Other types of cells become their value.
+    An Estimate becomes ``value [low, high]``. Without an interval it becomes its value. Without a
+    value it becomes ``undefined: REASON``. Share and Brief are written like the Estimate that they
+    hold. PValue and Light become their number. Plain values stay unchanged.
     """
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
@@ -143,8 +144,8 @@ def csv_value(cell: object) -> object:
 
 
 def sort_key(cell: object) -> object:
-    """Returns the value by which the page sorts ``cell``: its number, or its text if it has no
-    number."""
+    """Returns the value by which the page sorts ``cell``: its number, or its text
+    if it has no number."""
     cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value
@@ -153,13 +154,14 @@ def sort_key(cell: object) -> object:
 def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
-    """Writes a CSV file and returns its ``path``. Cells that a spreadsheet would run as formulas
-    are escaped.
+    """Writes a CSV file and returns its ``path``. Cells that a spreadsheet would run as
+    formulas are escaped.
 
     Args:
         path: File to write.
         columns: Names of the columns.
-        rows: Cells of each row: plain values, or types such as Share. None becomes an empty cell.
+        rows: Cells of each row: plain values, or types of cells such as Share. None becomes an
+            empty cell.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -207,8 +209,8 @@ def percent_text(share: float) -> str:
 
 
 def points_text(difference: float) -> str:
-    """Returns the ``difference`` of two shares (-1 to 1) as text in percentage points, such as
-    ``+4.8 pts``."""
+    """Returns the ``difference`` of two shares (-1 to 1) as text in percentage points,
+    such as ``+4.8 pts``."""
     return f"{'+' if difference > 0 else ''}{_percent_number(difference)} pts"
 
 
@@ -239,7 +241,7 @@ def interval_text(
     """Returns the interval of ``estimate`` as ``[low, high]``, or an empty string if it has none.
 
     Args:
-        text: Function that formats each of the two numbers.
+        text: Function that formats each of the two numbers. By default it writes two decimals.
     """
     if estimate.low is None or estimate.high is None:
         return ""
@@ -247,8 +249,8 @@ def interval_text(
 
 
 def estimate_text(cell: Cell) -> str:
-    """Returns a cell as text, such as ``0.52 [0.41, 0.63]``. A cell without a value becomes its
-    reason.
+    """Returns a cell as text, such as ``0.52 [0.41, 0.63]``. A cell without a
+    value becomes its reason.
 
     Args:
         cell: An estimate or a share.
@@ -263,10 +265,11 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
     """Returns the texts of a cell for the page and the terminal.
 
     Args:
-        cell: A cell of a table: a plain value, or a type such as Share. None becomes a dash.
+        cell: A plain value, or a type of cell such as Share.
 
     Returns:
-        Three strings: the value, the interval and the tooltip. The last two may be empty.
+        Three strings: the value, the interval and the tooltip. The value is a dash if ``cell`` is
+            None. The interval and the tooltip may be empty.
     """
     if isinstance(cell, Brief):
         text, span, hint = cell_parts(cell.estimate)

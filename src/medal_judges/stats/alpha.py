@@ -13,18 +13,17 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 
 def alpha_statistic(ratings: Floats, measurement: Measurement) -> Statistic:
-    """Returns a function that computes Krippendorff's alpha (agreement of annotators) on samples of
-    rows.
-
-    Alpha is NaN where it is undefined, for example if all ratings are equal.
+    """Returns a function that computes Krippendorff's alpha (agreement of
+    annotators) on samples of rows.
 
     Args:
         ratings: [rows, annotators], NaN for a missing rating.
         measurement: Level of measurement: ``nominal``, ``ordinal`` or ``interval``.
 
     Returns:
-        A function that takes weights [samples, rows] and returns ``{"alpha": [samples]}``. A row
-            belongs to a sample if its weight is above 0. All its rows count the same.
+        A function that takes weights [samples, rows] and returns ``{"alpha": [samples]}``. A sample
+            has the rows whose weight is above 0. The size of a weight has no effect. Alpha is NaN
+            where it is undefined, for example if all ratings are equal.
     """
     levels = np.unique(ratings[np.isfinite(ratings)])
     counts = (ratings[:, :, None] == levels).sum(axis=1)
@@ -55,10 +54,9 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval_reason(ratings: Floats, measurement: str) -> str | None:
-    """Returns why no confidence interval of Krippendorff's alpha can be computed, or None if one
-    can.
+    """Returns why Krippendorff's alpha has no confidence interval, or None if it can have one.
 
-    Only a nominal alpha can lack an interval. It lacks one if no row has the rarest category twice.
+    Alpha has no interval if the level is ``nominal`` and no row has the rarest rating twice.
 
     Args:
         ratings: [rows, annotators], NaN for a missing rating.

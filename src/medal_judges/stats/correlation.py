@@ -32,8 +32,10 @@ _FLAT = 1e-20
 
 
 def undefined_reason(human: Values, score: Values) -> str | None:
-    """Returns why the correlation of ``human`` and ``score`` is undefined: fewer than 3 rows, or
-    equal numbers in all rows. Returns None if it is defined.
+    """Returns why the correlation of ``human`` and ``score`` is undefined, or
+    None if it is defined.
+
+    It is undefined with fewer than 3 rows, or if one of the two has equal numbers in all rows.
 
     Args:
         human: People's mean ratings [rows].
@@ -54,22 +56,22 @@ def correlation_statistic(
     chatbots: Sequence[str | None] = (),
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns a function that computes a judge's correlations with people, with a weight for each
-    row.
+    """Returns a function that computes a judge's correlations with people on weighted rows.
 
     Args:
         human: People's mean ratings [rows].
         score: The judge's scores [rows].
         chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
-        names: Correlations to compute, some of ``spearman``, ``pearson``, ``kendall``, ``pairwise``
-            (the share of pairs of rows that the judge orders, or ties, as people do) and
-            ``within_system`` (the mean of Spearman's correlations within each chatbot). All but the
-            last by default.
+        names: Correlations to compute: ``spearman``, ``pearson``, ``kendall``, ``pairwise`` (the
+            share of pairs of rows that the judge orders, or ties, as people do) and
+            ``within_system`` (the mean of Spearman's correlations within each chatbot). The default
+            is the first four.
 
     Returns:
         A function that takes row weights [samples, rows] and returns correlation -> values
-            [samples], such as ``{"spearman": [samples], "pearson": [samples]}``. It always returns
-            ``spearman``, and ``kendall`` and ``pairwise`` only together.
+            [samples], such as ``{"spearman": [samples], "pearson": [samples]}``. The result always
+            has ``spearman``. It has both of ``kendall`` and ``pairwise`` if one of them is in
+            ``names``.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -97,8 +99,8 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation of ``x`` and ``y`` [samples], one for each sample of row
-    weights.
+    """Returns Spearman's correlation of ``x`` and ``y`` in each weighted sample of
+    the rows, [samples].
 
     It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
 
@@ -113,16 +115,17 @@ def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
 def mean_spearman_of_groups(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean of Spearman's correlations within groups of rows [samples], such as the rows
-    of each chatbot.
+    """Returns the mean of Spearman's correlations within groups of rows, such as the rows of each
+    chatbot, in each weighted sample of the rows, [samples].
 
-    Each group is weighted by the total weight of its rows. A group in which a variable is constant
+    The weight of a group is the total weight of its rows. A group in which a variable is constant
     is left out. The mean is NaN if no group is left.
 
     Args:
-        parts: For each group, the indices of its rows and two variables on these rows.
+        parts: One tuple for each group: the indices of its rows (columns of ``weights``), then two
+            variables, each with one value for each of these rows.
         weights: Row weights [samples, rows].
-        minimum: Smallest number of rows of positive weight. Groups with fewer are left out.
+        minimum: Groups with fewer rows of positive weight are left out.
     """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
@@ -135,8 +138,8 @@ def mean_spearman_of_groups(
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Returns Pearson's correlation of ``x`` and ``y`` [samples], one for each sample of row
-    weights.
+    """Returns Pearson's correlation of ``x`` and ``y`` in each weighted sample of
+    the rows, [samples].
 
     It is NaN if ``x`` or ``y`` is constant, or if fewer than 3 rows have a weight above 0.
 
@@ -242,14 +245,17 @@ def pair_order_statistic(human: Values, score: Values) -> Statistic:
 
 
 def fit_tie_distance(human: Values, score: Values) -> float:
-    """Returns the distance up to which two scores of a judge count as a tie.
+    """Returns the distance up to which two scores of a judge should count as a tie.
 
-    At this distance the judge agrees with people on the most pairs of rows. Both agree on a pair if
-    they order it alike, or if both tie it.
+    With this distance, the judge agrees with people on the most pairs of rows. Both agree on a pair
+    if they order it alike, or if both tie it.
 
     Args:
         human: People's mean ratings [rows].
         score: The judge's scores [rows]. At most 2,000 random rows are used.
+
+    Returns:
+        The distance, in units of ``score``.
     """
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
@@ -272,14 +278,14 @@ def fit_tie_distance(human: Values, score: Values) -> float:
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
-    """Returns the area under the ROC curve [samples] of a judge that separates two classes, one for
-    each sample of row weights.
+    """Returns the area under the ROC curve of a judge's scores in each weighted sample of
+    the rows, [samples].
 
     It is NaN for a sample in which all rows have the same class.
 
     Args:
         positive: Class of each row, 1 or 0 [rows].
-        score: The judge's scores [rows].
+        score: The judge's scores [rows]. Higher scores speak for class 1.
         weights: Row weights [samples, rows].
     """
     # The chance that a positive row has the higher score; a tie counts half (Mann, Whitney 1947).
@@ -295,10 +301,12 @@ def ratio(
     bottom: npt.NDArray[Any],
     is_defined: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Returns ``top / bottom``, or NaN where it is undefined.
+    """Returns ``top / bottom`` by element, or NaN where it is undefined.
 
     Args:
-        is_defined: Where to divide. None to divide where ``bottom`` is above 0.
+        top: Numerators.
+        bottom: Denominators.
+        is_defined: Mask that is True where to divide. None to divide where ``bottom`` is above 0.
     """
     if is_defined is None:
         is_defined = bottom > 0

@@ -39,8 +39,8 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two statistics, such as the means of two systems, with its interval and
-    test.
+    """The difference of two statistics, such as the means of two systems, with
+    its interval and test.
 
     Attributes:
         value: First statistic minus the second, None if one of them is undefined.
@@ -50,8 +50,8 @@ class Difference:
         reason: Why there is no value or no interval, such as ``no rows``.
         tolerance: Differences up to this size count as 0.
         span: Lowest and highest possible difference, to which the interval is clipped.
-        equal: Whether the two statistics are equal, with or without any cluster of rows. The
-            p-value is then 1.
+        equal: Whether the two statistics are equal, on all rows and after each cluster of rows is
+            left out. The p-value is then 1.
         comparisons: Factor by which Holm's correction for multiple tests multiplies the p-value. 1
             for no correction.
         beside: The same difference, with an interval that generalizes to chatbots outside the data.
@@ -70,8 +70,11 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """Returns the two-sided p-value for the hypothesis of no difference, corrected for multiple
-        tests. It is None if there is no interval, but 1 if the two statistics are ``equal``."""
+        """Returns the two-sided p-value for the hypothesis of no difference,
+        corrected for multiple tests.
+
+        It is 1 if the two statistics are ``equal``. Otherwise it is None if there is no interval.
+        """
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -87,8 +90,8 @@ class Difference:
 
     @property
     def half_width(self) -> float | None:
-        """Returns half the width of the 95% interval, corrected for multiple tests. It is None if
-        there is no interval."""
+        """Returns half the width of the 95% interval, which is corrected for multiple tests.
+        Returns None if there is no interval."""
         if self.reference is None:
             return None
         critical = self.reference.critical_value(LEVEL / self.comparisons)
@@ -99,7 +102,7 @@ class Difference:
     @property
     def smallest_detectable(self) -> float | None:
         """Returns the smallest true difference that a test on these rows finds with a power of 0.8.
-        It is None if there is no interval."""
+        Returns None if there is no interval."""
         if self.half_width is None or self.reference is None:
             return None
         return self.half_width + self.error * self.reference.critical_value(
@@ -131,15 +134,15 @@ class Difference:
         return replace(self, value=value, span=span, beside=beside)
 
     def correct_for(self, comparisons: float) -> Difference:
-        """Returns a copy whose p-value is multiplied by ``comparisons`` and whose interval is
-        widened accordingly."""
+        """Returns a copy whose p-value is multiplied by ``comparisons``. Its interval becomes
+        wider, so that it agrees with the p-value."""
         beside = self.beside and self.beside.correct_for(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) multiplies each of ``p_values``. A
-    p-value of None does not count as a test and gets the factor 1."""
+    """Returns, for each of ``p_values``, the factor by which Holm's correction (1979) multiplies
+    it. A p-value of None does not count as a test and gets the factor 1."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
@@ -176,18 +179,18 @@ def correct_by_holm(differences: Sequence[Difference]) -> list[Difference]:
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Difference:
-    """Returns the ``first`` judge's ``metric`` minus the ``second`` judge's, on the same rows.
+    """Returns one judge's ``metric`` minus another judge's, on the same rows.
 
     Args:
         first: Function that takes row weights [samples, rows] and returns the first judge's
             metrics, such as ``{"spearman": [samples]}``.
-        second: Such a function for the second judge.
+        second: Such a function for the second judge, whose metric is subtracted.
         metric: Name of a metric that both functions return, such as ``spearman``.
         clusters: Groups of rows that the jackknife leaves out in turn.
 
     Returns:
-        The difference with its interval, or with the ``reason`` why a value or an interval is
-        missing.
+        The difference with its interval. If a value or an interval is missing, its ``reason`` says
+        why.
     """
     beside = None
     if clusters.beside is not None:
@@ -225,18 +228,18 @@ def correlation_difference(
     clusters: Clusters,
     metric: str = "spearman",
 ) -> Difference:
-    """Returns the ``first`` judge's correlation with people minus the ``second`` judge's.
+    """Returns one judge's correlation with people minus another judge's, on the same rows.
 
     Args:
         human: People's mean ratings [rows].
         first: The first judge's scores [rows].
-        second: The second judge's scores [rows].
+        second: The second judge's scores [rows]. Its correlation is subtracted.
         clusters: Groups of rows that the jackknife leaves out in turn.
         metric: ``spearman``, ``pearson``, ``kendall`` or ``pairwise``.
 
     Returns:
-        The difference with its interval, or with the ``reason`` why a value or an interval is
-            missing.
+        The difference with its interval. If a value or an interval is missing, its ``reason`` says
+        why.
     """
     for score in (first, second):
         if reason := undefined_reason(human, score):

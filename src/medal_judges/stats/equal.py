@@ -25,13 +25,13 @@ EQUAL_FACT = (
 
 
 def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
-    """Returns the largest difference at which two numbers count as equal, a tiny fraction of their
-    scale.
+    """Returns the largest difference at which two numbers count as equal: 1e-5 of the
+    length of their scale.
 
     Args:
         scale: Lowest and highest possible number, such as (1, 5). None if unknown.
-        values: Numbers whose largest absolute value replaces the length of an unknown scale. Unused
-            if ``scale`` is given.
+        values: The numbers. If ``scale`` is None, their largest absolute value takes the place of
+            the length of the scale.
     """
     if scale is not None:
         return EQUAL * (scale[1] - scale[0])
@@ -79,15 +79,14 @@ class Values:
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns, for each row, the total weight of all rows with smaller numbers, without and
-        with the rows of equal numbers.
+        """Returns the total weight of the rows with smaller numbers, for each row.
 
         Args:
             weights: Row weights [samples, rows].
 
         Returns:
-            Two arrays [samples, rows]: the weight of smaller numbers, and of smaller or equal
-                numbers.
+            Two arrays [samples, rows]. The first has the weight of all rows with a smaller number.
+            The second also counts the rows with an equal number.
         """
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]
@@ -102,7 +101,8 @@ class Values:
         return upto[:, start], upto[:, end]
 
     def ranks(self, weights: Floats) -> Floats:
-        """Returns the weighted rank of each row [samples, rows]. Tied rows get their mean rank.
+        """Returns the weighted rank of each row in each sample, [samples, rows]. Tied rows
+        get their mean rank.
 
         Args:
             weights: Row weights [samples, rows].

@@ -68,13 +68,14 @@ class Estimate:
 
 
 def undefined_estimates(names: Iterable[str], reason: str) -> dict[str, Estimate]:
-    """Returns, for each of ``names``, an Estimate without a value that states the ``reason``."""
+    """Returns name -> Estimate for each of ``names``. Each Estimate has no value, and
+    the given ``reason``."""
     return {name: Estimate(None, reason=reason) for name in names}
 
 
 def estimate_or_reason(value: float, reason: str) -> Estimate:
-    """Returns an Estimate of ``value`` without an interval. For NaN or infinity, the Estimate has
-    ``reason`` and no value."""
+    """Returns an Estimate of ``value`` without an interval. If ``value`` is NaN or infinite, the
+    Estimate has no value and the given ``reason``."""
     if math.isfinite(value):
         return Estimate(value)
     return Estimate(None, reason=reason)
@@ -144,10 +145,10 @@ class Clusters:
         unit: What the rows of one group share: their ``chatbot``, ``conversation`` or ``context``
             (what conversations start from, such as a scenario).
         names: Name of each row's group [rows].
-        crossed: Context of each row [rows], for two-way clustering if groups are chatbots that met
-            the same contexts. Otherwise empty.
-        strata: Chatbot of each row [rows], if conversations are compared only within a chatbot.
-            Otherwise empty.
+        crossed: Context of each row [rows], for two-way clustering by chatbot and context. Empty
+            for one-way clustering.
+        strata: Chatbot of each row [rows], if conversations are compared only with others of the
+            same chatbot. Otherwise empty.
         beside: Groups for a second interval, which generalizes to chatbots outside the data. None
             if there are too few chatbots.
     """
@@ -165,16 +166,16 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the groups of rows that the jackknife leaves out in turn: contexts if chatbots share
-    them, otherwise conversations.
+    """Returns the groups of rows that the jackknife leaves out in turn.
 
-    With 5 chatbots or more, ``beside`` has the groups for a second interval, which generalizes to
-    chatbots outside the data.
+    The groups are contexts (such as scenarios) if several chatbots share a context. Otherwise they
+    are conversations. With 5 chatbots or more, ``beside`` has the groups for a second interval,
+    which generalizes to chatbots outside the data.
 
     Args:
         chatbots: Chatbot of each row [rows], None if it is unknown.
-        groups: Name of each row's conversation, or of its context (such as a scenario) if several
-            conversations share one [rows].
+        groups: Name of each row's conversation [rows], or of its context if several conversations
+            share one.
     """
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
@@ -217,7 +218,7 @@ def estimate_metrics(
     names: Iterable[str] = (),
     scale: Callable[[str], Transform] = transform_of,
 ) -> dict[str, Estimate]:
-    """Returns metrics with 95% intervals, and correlations also with p-values.
+    """Returns metrics with 95% intervals. Correlations also get p-values.
 
     Args:
         statistic: Function that takes row weights [samples, rows] and returns metric -> values
@@ -226,7 +227,7 @@ def estimate_metrics(
         reason: Text for the Estimate of a metric that is undefined.
         names: Metrics to return. Empty for all.
         scale: Function from a metric's name to the transformation with which its interval is
-            computed.
+            computed, such as Fisher's z.
 
     Returns:
         Metric -> Estimate. Its ``reason`` says why a value or an interval is missing.
@@ -310,7 +311,7 @@ def _estimates_with_intervals(
 
 @dataclass(frozen=True, slots=True)
 class StudentT:
-    """Student's t distribution, for values and distances in standard errors.
+    """Student's t distribution.
 
     Attributes:
         degrees: Degrees of freedom.
@@ -320,15 +321,15 @@ class StudentT:
 
     def p_value(self, distance: float) -> float:
         """Returns the two-sided p-value of a value that is ``distance`` standard errors away from
-        0. The p-value is never exactly 0."""
+        0. It is never exactly 0."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
         return max(float(2 * stdtr(self.degrees, -distance)), TINY)
 
     def critical_value(self, level: float = LEVEL) -> float:
-        """Returns the distance from 0, in standard errors, at which the two-sided p-value equals
-        ``level``."""
+        """Returns the distance from 0, in standard errors, at which the two-sided
+        p-value equals ``level``."""
         from scipy.special import stdtrit
 
         return -float(stdtrit(self.degrees, level / 2))
@@ -354,8 +355,11 @@ class Spread:
         return self.error * StudentT(self.degrees).critical_value()
 
     def p_value(self, distance: float) -> float:
-        """Returns the two-sided p-value of a value, from its ``distance`` to the value under the
-        null hypothesis."""
+        """Returns the two-sided p-value of a value.
+
+        Args:
+            distance: The value minus the value under the null hypothesis.
+        """
         return StudentT(self.degrees).p_value(abs(distance) / self.error)
 
 
@@ -367,8 +371,8 @@ def jackknife_variance(
     Args:
         left: Leave-one-out values [..., clusters]. Each is computed without one cluster.
         figures: The values over all rows [...].
-        strata: Stratum index of each cluster [clusters]. Clusters are compared only within a
-            stratum. None for a single stratum.
+        strata: Stratum index of each cluster [clusters]. A cluster is compared only with clusters
+            of its stratum. None for a single stratum.
 
     Returns:
         The variances [...].
@@ -409,9 +413,8 @@ def degrees_of_freedom(
 
     Args:
         left: Leave-one-out values [..., clusters]. Each is computed without one cluster.
-        evenness: Constant from simulations. The more skewed the values, the smaller it is, and the
-            fewer the degrees of freedom: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for
-            the difference of two.
+        evenness: 2 (``FIGURE``) for a single value, 3 (``DIFFERENCE``) for the difference of two
+            values. A larger number gives more degrees of freedom.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     stratum_count = 1
@@ -427,14 +430,13 @@ def degrees_of_freedom(
 def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, [...], from each cluster's influence on the
-    value.
+    """Returns the degrees of freedom of Student's t, [...], from each cluster's
+    influence on the value.
 
     Args:
-        away: Change of the value if each cluster is left out in turn [..., clusters].
-        evenness: Constant from simulations. The more skewed the values, the smaller it is, and the
-            fewer the degrees of freedom: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for
-            the difference of two.
+        away: Change of the value when one cluster is left out [..., clusters].
+        evenness: 2 (``FIGURE``) for a single value, 3 (``DIFFERENCE``) for the difference of two
+            values. A larger number gives more degrees of freedom.
         lowest: Lower bound of the degrees of freedom.
         highest: Upper bound of the degrees of freedom.
     """
@@ -454,8 +456,8 @@ def jackknife(
         statistic: Function that takes row weights [samples, rows] and returns metric -> values
             [samples].
         clusters: Groups of rows that are left out in turn.
-        evenness: ``FIGURE`` (2) for a single metric, ``DIFFERENCE`` (3) for the difference of two,
-            which is less skewed and gets more degrees of freedom.
+        evenness: 2 (``FIGURE``) for a single metric, 3 (``DIFFERENCE``) for the difference of two.
+            A larger number gives more degrees of freedom.
     """
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _compute_without_each(
@@ -494,16 +496,16 @@ def spread_of(
     evenness: float = FIGURE,
     strata: Strata | None = None,
 ) -> Spread:
-    """Returns the standard error and degrees of freedom of one value, or the reason why it has no
-    interval.
+    """Returns the standard error and degrees of freedom of one value, or the reason
+    why it has no interval.
 
     Args:
         left: Leave-one-out values [clusters]. Each is computed without one cluster.
         variance: Jackknife variance of the value.
         labels: Name of each cluster [clusters], for the text of the reason.
         unit: What a cluster is, such as ``chatbot``, for the text of the reason.
-        evenness: ``FIGURE`` (2) for a single value, ``DIFFERENCE`` (3) for the difference of two,
-            which is less skewed and gets more degrees of freedom.
+        evenness: 2 (``FIGURE``) for a single value, 3 (``DIFFERENCE``) for the difference of two. A
+            larger number gives more degrees of freedom.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
     """
     if not math.isfinite(variance):
@@ -556,8 +558,8 @@ def _compute_without_each(
 
 
 def _stratum_indices(chatbots: npt.NDArray[np.str_]) -> Strata:
-    """Returns for each conversation the index of its stratum (a group for comparisons): its
-    chatbot.
+    """Returns for each conversation the index of its stratum (a group for
+    comparisons): its chatbot.
 
     Chatbots with a single conversation are merged with others, because a stratum needs two.
 
@@ -601,7 +603,7 @@ def add_interval(
     """Returns a copy of ``estimate`` with a 95% interval, or with the reason why it has none.
 
     Args:
-        estimate: A value without an interval. Without a value, it is returned unchanged.
+        estimate: An Estimate without an interval. If it has no value, it is returned unchanged.
         spread: Standard error and degrees of freedom of the value, or the reason for no interval.
         scale: Transformation with which the interval is computed, such as Fisher's z.
         tested: Whether to add a p-value for the hypothesis that the true value is 0.
@@ -627,8 +629,8 @@ def add_interval(
 
 
 def wilson_interval(successes: float, n: float) -> tuple[float, float]:
-    """Returns the lower and upper end of Wilson's 95% score interval (1927) of the share
-    ``successes / n``.
+    """Returns the lower and upper end of Wilson's 95% score interval (1927) for the
+    share ``successes / n``.
 
     Args:
         successes: Number of successes. Fractions are allowed.

@@ -34,12 +34,12 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Scores of some rows (scored dialogues), such as all rows of one system.
+    """The scores of some rows (scored dialogues), such as all rows of one chatbot.
 
     Attributes:
         values: The scores, without NaN [rows].
-        clusters: Name of each row's cluster, such as its conversation [rows]. Equal names in two
-            samples are one cluster.
+        clusters: Name of each row's cluster, such as its conversation [rows]. Clusters with the
+            same name in two samples are the same cluster.
         weights: Weight of each row, above 0 [rows]. None for equal weights.
     """
 
@@ -66,7 +66,7 @@ class Jackknifed:
 
     Attributes:
         value: The mean, or the difference, over all rows.
-        left: The value without each cluster in turn [clusters].
+        left: Leave-one-out values [clusters]. Each is ``value`` computed without one cluster.
         deviation_weights: Weight of each cluster's squared deviation in the jackknife variance
             [clusters].
         fewest_degrees: Lower bound of the degrees of freedom.
@@ -84,15 +84,15 @@ class Jackknifed:
     tolerance: float
 
     def __sub__(self, second: Jackknifed) -> Jackknifed:
-        """Returns this mean minus the mean ``second``. Both list the same clusters in the same
-        order."""
+        """Returns this mean minus the mean ``second``. Both list the same
+        clusters in the same order."""
         return self._combine(second, 1.0, -1.0)
 
     def mix(self, second: Jackknifed, share: float) -> Jackknifed:
-        """Returns the weighted mean of this value and of ``second``, a value of other rows.
+        """Returns the weighted mean of this value and the value of ``second``.
 
         Args:
-            second: The other value, for the same clusters in the same order.
+            second: A value computed on other rows, for the same clusters in the same order.
             share: Weight of this value, on [0, 1]. The weight of ``second`` is 1 - ``share``.
         """
         return self._combine(second, share, 1 - share)
@@ -139,8 +139,8 @@ class Jackknifed:
 def estimate_mean(sample: Sample, span: Span | None = None) -> Estimate:
     """Returns the weighted mean of ``sample`` with its 95% interval.
 
-    With fewer than 5 clusters, or if all scores are equal, the Estimate has a reason instead of an
-    interval. Without rows, it has no value either.
+    With fewer than 5 clusters (such as conversations), or if all scores are equal, the Estimate has
+    a reason instead of an interval. Without rows, it has no value either.
 
     Args:
         span: Lowest and highest possible score, to which the interval is clipped. None for no
@@ -154,11 +154,11 @@ def estimate_mean(sample: Sample, span: Span | None = None) -> Estimate:
 
 
 def estimate_share(sample: Sample) -> Estimate:
-    """Returns the weighted mean of ``sample``, whose scores are on [0, 1], with Wilson's 95%
-    interval.
+    """Returns the weighted mean of ``sample``, whose scores are on [0, 1], with
+    Wilson's 95% interval.
 
-    With fewer than 5 clusters, the Estimate has a reason instead of an interval. Without rows, it
-    has no value either.
+    With fewer than 5 clusters (such as conversations), the Estimate has a reason instead of an
+    interval. Without rows, it has no value either.
     """
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
@@ -171,8 +171,8 @@ def estimate_share(sample: Sample) -> Estimate:
 def subtract_means(first: Sample, second: Sample) -> Difference:
     """Returns the mean of ``first`` minus the mean of ``second``, with its interval and p-value.
 
-    Clusters that are in both samples are compared in pairs. If a sample has fewer than 5 clusters,
-    there is no interval. If it has no rows, there is no value.
+    Clusters (such as conversations) that are in both samples are compared in pairs. If a sample has
+    fewer than 5 clusters, there is no interval. If it has no rows, there is no value.
     """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
@@ -190,11 +190,11 @@ def cluster_indices_and_count(
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
     """Returns the cluster of each row as an index, and the number of clusters.
 
-    Equal cluster names in two samples are one cluster.
+    Clusters with the same name in two samples are the same cluster.
 
     Returns:
-        Cluster indices [rows] for each of ``samples``, and the number of clusters in all samples
-        together.
+        A pair. First, an array of cluster indices [rows] for each of ``samples``. Second, the
+        number of different clusters in all samples together.
     """
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
@@ -205,11 +205,11 @@ def cluster_indices_and_count(
 def deviation_weights_and_count(
     member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, int]:
-    """Returns the weight of each cluster's squared deviation in the jackknife variance, and the
-    number of clusters.
+    """Returns the weight of each cluster's squared deviation in the jackknife variance, and
+    the number of clusters.
 
     Args:
-        member: Cluster index of each row [rows].
+        member: Cluster index of each row [rows], from 0.
         size: Length of the returned weights, more than the largest index.
 
     Returns:
@@ -223,7 +223,7 @@ def deviation_weights_and_count(
 
 def jackknifed_means(samples: Sequence[Sample]) -> list[Jackknifed]:
     """Returns, for each of ``samples``, its weighted mean over all rows and without each cluster in
-    turn. Equal cluster names in two samples are one cluster."""
+    turn. Clusters with the same name in two samples are the same cluster."""
     members, size = cluster_indices_and_count(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -283,8 +283,8 @@ def to_difference(
 def _difference_from_zero(
     jackknifed: Jackknifed, reason: str | None, extra: float
 ) -> Difference:
-    """Returns a mean, or a difference of means, as a Difference from 0 with its interval and
-    p-value.
+    """Returns a mean, or a difference of means, as a Difference from 0 with its
+    interval and p-value.
 
     Args:
         jackknifed: The mean or difference, with leave-one-out values.
@@ -367,10 +367,11 @@ def few_clusters_reason(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``, or
-    None if it has 5 clusters or more.
+    """Returns why ``sample`` has no interval, such as ``no interval: 3 rows, fewer than 5``.
+    Returns None if it has 5 clusters or more.
 
     Args:
+        sample: The scores with the cluster of each row.
         units: Two nouns for a cluster, such as ``("dialogue", "context")``. The first is used if
             every cluster is one row.
         owner: Text after the noun, such as `` of the first``.

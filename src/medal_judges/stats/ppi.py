@@ -62,8 +62,8 @@ class LabelledSample:
 
     @property
     def label_sample(self) -> Sample:
-        """Returns a sample of the labelled rows only, with people's labels in place of the judge's
-        scores."""
+        """Returns a sample of the labelled rows only, with people's labels in place
+        of the judge's scores."""
         labels = Values(self.labels, tolerance_of(None, self.labels))
         return Sample(
             labels[self.is_labelled],
@@ -82,10 +82,11 @@ class LabelledSample:
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
-    """Returns the mean of people's labels over all ``rows``, estimated from the judge's scores and
-    some labels, with its 95% interval.
+    """Returns the mean of people's labels over all ``rows`` with its 95% interval, estimated from
+    the judge's scores of all rows and people's labels of some.
 
-    With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
+    With fewer than 5 labelled clusters (such as conversations), the Estimate has a reason instead
+    of a value.
 
     Args:
         rows: The judge's scores of all rows, with people's labels of some rows.
@@ -98,10 +99,11 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the share of rows that people would label 1, estimated from the judge's scores and
-    some labels, with its 95% interval.
+    """Returns the share of rows that people would label 1, with its 95% interval, estimated from
+    the judge's scores of all rows and people's labels of some.
 
-    With fewer than 5 labelled clusters, the Estimate has a reason instead of a value.
+    With fewer than 5 labelled clusters (such as conversations), the Estimate has a reason instead
+    of a value.
 
     Args:
         rows: The judge's scores on [0, 1], with people's labels (0 or 1) of some rows.
@@ -118,16 +120,17 @@ def corrected_share(rows: LabelledSample) -> Estimate:
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns the first system's estimated mean label minus the second system's.
+    """Returns the estimated mean label of one system (such as a chatbot) minus that of another.
 
     Args:
         first: The judge's scores of the first system, with people's labels of some rows.
-        second: The judge's scores of the second system, with people's labels of some rows.
+        second: The judge's scores of the second system, with people's labels of some rows. Its mean
+            is subtracted.
         span: Lowest and highest possible label, None if unknown.
 
     Returns:
-        The difference with its interval. If a system has fewer than 5 labelled clusters, there is a
-            reason and no value.
+        The difference with its interval. If a system has fewer than 5 labelled clusters (such as
+        conversations), there is a reason and no value.
     """
     if reason := too_few_labels_reason(first) or too_few_labels_reason(second):
         return Difference(None, reason=reason)
@@ -139,15 +142,15 @@ def corrected_difference(
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMeans:
-    """The mean label of each system, estimated from the judge's scores and some labels.
+    """The mean label of each system (such as a chatbot), estimated from the judge's
+    scores and some labels.
 
     Attributes:
         means: The estimated mean of each system.
         slope: Least-squares slope of labels on scores. If it is 0, the means depend on the labels
             alone.
-        hidden: For each system, half the width of a 95% interval for the error on unlabelled rows.
-            It is 0 unless a line through the scores hits every label exactly, so that the jackknife
-            shows no error.
+        hidden: For each system, half the width of a 95% interval for an error that the jackknife
+            cannot see. It is above 0 only if a line through the scores hits every label exactly.
         reason: Why there is no interval, None if there is one.
     """
 
@@ -164,7 +167,8 @@ def correct_means(
     (PPI++) from the judge's scores and some labels.
 
     Args:
-        systems: Scores and labels of each system, which has at least one labelled row.
+        systems: Scores and labels of each system, such as a chatbot. Each system has at least one
+            labelled row.
         span: Lowest and highest possible label, None if unknown.
     """
     members, size = cluster_indices_and_count([rows.sample for rows in systems])
@@ -213,8 +217,8 @@ def correct_means(
 def _centred_sums(
     rows: LabelledSample, member: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, float]:
-    """Returns sums of scores and labels, from which a corrected mean is computed, and the mean
-    label.
+    """Returns sums of scores and labels, from which a corrected mean is
+    computed, and the mean label.
 
     Scores and labels are centred at their means over labelled rows.
 
@@ -279,8 +283,8 @@ def _fit_slopes(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 
 def too_few_labels_reason(rows: LabelledSample) -> str | None:
-    """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``, or
-    None if labels are in 5 clusters or more."""
+    """Returns why ``rows`` have too few labels for a correction, such as ``no labelled rows``.
+    Returns None if labels are in 5 clusters (such as conversations) or more."""
     if not rows.is_labelled.any():
         return "no labelled rows"
     return few_clusters_reason(

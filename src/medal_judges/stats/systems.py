@@ -46,10 +46,10 @@ class SystemRows:
 
     Attributes:
         values: The judge's scores [rows].
-        contexts: Name of each row's context, such as its scenario [rows]. Equal names in two
-            systems are one context.
-        clusters: Name of each row's cluster if that is larger than a context, such as the user
-            [rows]. None if each context is a cluster.
+        contexts: Name of each row's context (what dialogues of several systems share, such as a
+            scenario) [rows]. Contexts with the same name in two systems are the same context.
+        clusters: Name of each row's cluster [rows], if clusters are larger than contexts, such as
+            users. None if each context is a cluster.
         labels: People's mean labels [rows], NaN without a label. None if there are no labels at
             all.
     """
@@ -68,7 +68,7 @@ class SystemRows:
         """Returns the judge's scores of some rows as a sample.
 
         Args:
-            rows: Indices of the rows.
+            rows: Indices of the rows in ``values``.
             weights: Weight of each of these rows, above 0.
         """
         names = self.contexts if self.clusters is None else self.clusters
@@ -78,7 +78,7 @@ class SystemRows:
         """Returns the judge's scores and people's labels of some rows as a sample.
 
         Args:
-            rows: Indices of the rows.
+            rows: Indices of the rows in ``values``.
             weights: Weight of each of these rows, above 0.
         """
         labels = self.labels
@@ -87,24 +87,27 @@ class SystemRows:
         return LabelledSample(self.sample(rows, weights), labels[rows])
 
     def full_sample(self) -> LabelledSample:
-        """Returns the scores and labels of all rows as a sample with equal weights."""
+        """Returns the judge's scores and people's labels of all rows as a
+        sample with equal weights."""
         every_row = np.arange(len(self.scores))
         return self.labelled_sample(every_row, np.ones(len(every_row)))
 
 
 @dataclass(frozen=True, slots=True)
 class SystemDifference:
-    """The mean of the first system minus the mean of the second.
+    """The mean of one system (such as a chatbot) minus the mean of another,
+    called first and second.
 
     Attributes:
         judge: Difference of the judge's mean scores.
         corrected: Difference of mean labels, estimated from scores and labels. None without labels.
-        pairing: Whether both systems have the same contexts: all (``paired``), some (``partly
-            paired``) or none (``unpaired``).
+        pairing: Whether the two systems share contexts (such as scenarios): all (``paired``), some
+            (``partly paired``) or none (``unpaired``).
         shared: Number of contexts that both systems have.
-        rows: Number of compared rows, of the first and of the second system.
-        left_out: Number of rows of the first and of the second system that are not compared,
-            because few of their contexts are not shared.
+        rows: Number of compared rows, as (first system, second system).
+        left_out: Number of rows that are not compared, as (first system, second system). With 5
+            shared contexts or more, rows of other contexts are left out if one of the systems has
+            fewer than 5 other contexts.
         wins: Number of shared contexts in which the first system's mean score is higher.
         ties: Number of shared contexts in which the mean scores are equal.
         losses: Number of shared contexts in which the first system's mean score is lower.
@@ -122,8 +125,7 @@ class SystemDifference:
 
     @property
     def best_estimate(self) -> Difference:
-        """Returns the difference corrected with labels if there are labels, otherwise the
-        difference of the judge's scores."""
+        """Returns ``corrected``, or ``judge`` if there are no labels."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -135,8 +137,8 @@ def system_difference(
 ) -> SystemDifference:
     """Returns the mean score of the ``first`` system minus the mean score of the ``second``.
 
-    Contexts that both systems have are compared in pairs. If there are labels, the difference is
-    also corrected with them.
+    Contexts (such as scenarios) that both systems have are compared in pairs. If there are labels,
+    a second estimate of the difference is corrected with them.
 
     Args:
         first: Scores, contexts and labels of the first system.

@@ -81,6 +81,12 @@ def test_show_names_the_files_that_are_here_and_those_that_are_not(
     assert "mine und" in output
 
 
+def test_show_says_where_to_get_a_source_that_is_missing() -> None:
+    result = medal("show", "fed:dialogue")
+    assert isinstance(result.exception, MedalError)
+    assert "https://" in result.output and "licence: " in result.output
+
+
 def test_show_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
     refused = medal("show", str(file), "--strict")
     assert isinstance(refused.exception, MedalError)

@@ -86,10 +86,12 @@ def show(
         for part in found.parts:
             path = find_local_file(part) or "not on this machine"
             lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
+    # First, because it says where to get a source that is missing.
+    typer.echo(printable("\n".join(lines)), nl=bool(lines))
     report = start_report(reading)
     rows = load_rows(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
-    lines.append(f"{len(rows)} rows (split: count): {dict(splits)}")
+    lines = [f"{len(rows)} rows (split: count): {dict(splits)}"]
     for row in rows[:n]:
         lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
         for turn in row.dialogue.turns:
@@ -119,7 +121,7 @@ def fetch(
     source = get_source(spec.name)
     if not source.parts:
         raise MedalError(
-            f"{name} comes from {source.package}. Install that in place of a download"
+            f"{name} comes from {source.package}: install or download that"
         )
     for part in source.parts:
         if spec.part in (None, part.name):

@@ -78,24 +78,30 @@ def show(
     )
 
     spec = parse_spec(source)
-    lines = []
     if not spec.names_file:
         found = get_source(spec.name)
-        lines = [found.title, found.citation, f"licence: {found.licence}"]
-        lines += [f"languages: {' '.join(found.languages)}", *found.notes]
+        lines = [
+            found.title,
+            found.citation,
+            f"licence: {found.licence}",
+            f"languages: {' '.join(found.languages)}",
+            *found.notes,
+        ]
         for part in found.parts:
-            path = find_local_file(part) or "not on this machine"
-            lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
-    # First, because it says where to get a source that is missing.
-    typer.echo(printable("\n".join(lines)), nl=bool(lines))
+            lines += [
+                f"{part.name}: {part.url or part.why}",
+                f"  {find_local_file(part) or 'not on this machine'}",
+            ]
+        # Before the rows are read, because they may not be on this machine.
+        typer.echo(printable("\n".join(lines)))
     report = start_report(reading)
     rows = load_rows(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
     lines = [f"{len(rows)} rows (split: count): {dict(splits)}"]
     for row in rows[:n]:
-        lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
+        lines += [f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}"]
         for turn in row.dialogue.turns:
-            lines.append(f"  {turn.role}: {turn.content}")
+            lines += [f"  {turn.role}: {turn.content}"]
     typer.echo(printable("\n".join(lines)))
     report.show()
 

@@ -17,11 +17,15 @@ from medal_judges.records.dialogue import Dialogue
 def estimate_cost_as_text(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns a message with the most that scoring ``dialogues`` can cost, in requests, tokens and
-    US dollars. Nothing is sent.
+    """Estimates the highest cost of scoring ``dialogues``, as a message for the user. Sends no
+    request.
+
+    The message states the number of requests, tokens and US dollars, for each language model of the
+    judge.
 
     Args:
-        judge: A judge loaded from ``JudgeChoice.with_spending(dry_run=True)``.
+        judge: A judge that was loaded with ``dry_run=True``. Its language models count requests and
+            send none.
         options: How the dialogues would be scored.
 
     Raises:
@@ -52,7 +56,8 @@ def describe_estimate(dialogues: int, e: CostEstimate) -> str:
 
     Args:
         dialogues: The number of dialogues.
-        e: The upper bound on the cost of scoring them with one language model.
+        e: The highest number of requests, tokens and dollars that one language model needs for
+            them.
     """
     price = "the model runs on this machine: it has no price"
     if e.api:

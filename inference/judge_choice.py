@@ -21,8 +21,9 @@ class JudgeChoice:
     """A judge that is chosen but not loaded yet.
 
     Attributes:
-        source: A YAML file, a folder or a Hub id.
-        settings: The content of the YAML file, None for a saved judge (a folder or a Hub id).
+        source: The path of a YAML file or of a saved judge's folder, or a Hub id such as
+            ``ORG/NAME``.
+        settings: The content of the YAML file. None for a saved judge (a folder or a Hub id).
         options: Arguments of ``Judge.from_pretrained``, such as ``{"device": "cuda"}``. They
             override ``settings``.
         revision: A branch, tag or commit of the Hub id. None for its main branch.
@@ -43,13 +44,18 @@ class JudgeChoice:
 
     @property
     def uses_llm(self) -> bool:
-        """Returns whether the judge is a YAML file with a language model."""
+        """Whether a YAML file defines the judge and names a language model in its setting ``llm``.
+        False
+        for every saved judge.
+        """
         return self._llm_setting is not None
 
     @property
     def asks_server(self) -> bool:
-        """Returns whether the judge is a YAML file whose language model is behind an API. It is
-        False for a saved judge."""
+        """Whether a YAML file defines the judge and its language model is behind an API. False for
+        every
+        saved judge.
+        """
         return self.uses_llm and llm_config(self.llm_settings()).api
 
     def llm_settings(self) -> dict[str, Any]:
@@ -66,8 +72,11 @@ class JudgeChoice:
         return _as_mapping(setting)
 
     def with_options(self, **changed: object) -> JudgeChoice:
-        """Returns a copy with the options ``changed`` added or replaced, such as
-        ``device="cuda"``."""
+        """Returns a copy of this choice with other options.
+
+        Args:
+            changed: Options such as ``device="cuda"``. They replace options of the same name.
+        """
         return replace(self, options={**self.options, **changed})
 
     def _with_changed_models(
@@ -92,16 +101,17 @@ class JudgeChoice:
         no_cache: bool = False,
         dry_run: bool = False,
     ) -> JudgeChoice:
-        """Returns a copy whose language models have a cost limit, ignore their cache or send no
-        requests.
+        """Returns a copy of this choice whose language models spend less.
 
         Args:
-            max_cost: The limit in US dollars. None changes no limit.
+            max_cost: The most that each model may cost, in US dollars. None sets no limit.
             no_cache: Whether to send requests even if their answers are in the cache.
             dry_run: Whether to count requests and send none.
 
         Raises:
-            ConfigError: The judge uses no language model, or ``max_cost`` is set for a local model.
+            ConfigError: An argument is set for a judge without a language model, or ``max_cost`` is
+                set
+                for a model on this machine.
         """
         choice = self
         if no_cache:
@@ -158,21 +168,22 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the judge ``name``, not yet loaded.
+    """Returns the judge ``name`` with changed settings, not yet loaded.
 
     Args:
-        name: A shipped name, a YAML file, a folder, or a Hub id such as ``ORG/NAME@REVISION``.
-        overrides: Changed settings ``field=value``. For a saved hybrid (a judge that combines
-            several), ``member.field=value``.
+        name: A shipped judge such as ``boxed``, a YAML file, a folder, or a Hub id such as
+            ``ORG/NAME@REVISION``.
+        overrides: Changed settings, such as ``["seed=1"]``. In a saved hybrid (a judge that
+            combines several), ``MEMBER.seed=1`` changes a setting of one of its judges.
         device: Where the judge's model runs, such as ``cuda``.
         dtype: The floating-point type of the weights, such as ``bf16``.
         revision: A branch, tag or commit of the Hub id, if ``name`` does not state one.
-        strict: Whether to raise an error if ``device`` or ``dtype`` is given for a judge without a
-            local model. If false, they are ignored.
+        strict: Whether ``device`` or ``dtype`` is an error for a YAML judge without a local model.
+            If false, both are ignored for such a judge.
 
     Raises:
         ConfigError: The YAML file cannot be read, the judge has no such setting, or it has no local
-            model for ``device`` or ``dtype``.
+            model for ``device`` or ``dtype`` and ``strict`` is true.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
@@ -195,8 +206,15 @@ def choose_judge(
 
 
 def cache_sentence(judges: Sequence[Judge]) -> str | None:
-    """Returns a message about how many answers the language models of ``judges`` took from their
-    caches, or None if they took none."""
+    """Returns a sentence for the user, such as ``3 of 10 answers come from the cache.`` and how to
+    avoid that.
+
+    Args:
+        judges: Judges that have scored. The answers of all their language models are counted.
+
+    Returns:
+        The sentence, or None if no answer came from a cache.
+    """
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

@@ -16,17 +16,17 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
 
     Args:
         fields: Each is ``lang``, ``chatbot``, ``source``, a key of ``dialogue.meta`` or
-            ``dialogue.context``, or a path such as ``user.plan`` or ``models.assistant``.
+            ``dialogue.context``, or a dotted path into nested values, such as ``user.plan``.
     """
     return {field: _field_value(dialogue, field) for field in fields}
 
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
-    """Returns a hash that changes when a judge would read another input: the turns, language or
-    context of ``dialogue``, or the metadata to copy to its judgements.
+    """Returns a hash of what a judge reads of ``dialogue`` (turns, language and context) and of
+    ``meta``. A dialogue whose hash has changed is scored again.
 
     Args:
-        meta: Field -> its value, from ``metadata_of``.
+        meta: Metadata to copy to the judgements: field -> value, such as ``{"chatbot": "gpt"}``.
     """
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]

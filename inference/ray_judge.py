@@ -41,10 +41,12 @@ def open_on_ray(
     Args:
         choice: The judge that each process loads.
         workers: The number of processes.
-        device: Where the judge runs. With None or a CUDA device, the processes share the GPUs.
+        device: Where the judge runs, such as ``cpu``. With None or a CUDA device, the processes
+            share the GPUs.
 
     Raises:
-        ConfigError: The judge sends requests to a server, or one model needs several GPUs.
+        ConfigError: The judge sends requests to a server, or its settings divide one model over
+            several GPUs.
         MissingExtraError: Ray is not installed.
         MedalError: Ray cannot be reached, or fails during the run.
     """
@@ -89,11 +91,11 @@ def open_on_ray(
 def gpu_share(gpus: float, processes: int) -> float:
     """Returns the share of one GPU that each process gets, from 0 to 1.
 
-    No process spans two GPUs, so four processes on three GPUs get 1/2 each.
+    It is 1/2 for four processes on three GPUs, because no process spans two GPUs.
 
     Args:
-        gpus: Number of GPUs. 0 gives a share of 0.
-        processes: Number of processes.
+        gpus: The number of GPUs. Without GPUs the share is 0.
+        processes: The number of processes.
     """
     if not gpus:
         return 0.0
@@ -162,12 +164,12 @@ class _JudgeActor:
 
 
 class RayJudge(Judge):
-    """A judge that scores in several processes, with the same scores as in a single one.
+    """A judge that scores in several processes. Its scores are the same as in a single process.
 
     Args:
         choice: The judge that each process loads.
         count: The number of processes.
-        gpus: The share of a GPU for each process, from 0 to 1.
+        gpus: The share of one GPU that each process gets, from 0 (no GPU) to 1.
 
     Raises:
         ConfigError: The judge sends requests to a server.
@@ -210,11 +212,12 @@ class RayJudge(Judge):
         Args:
             dialogues: Dialogues, or chats such as lists of messages.
             level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the
-                last assistant turn).
+                last
+                assistant turn).
             dimensions: The names of the dimensions to score. None means all.
             progress: Called with the number of dialogues finished since its last call.
-            warn: Whether to log a warning at the end about turns that did not fit and unsupported
-                languages.
+            warn: Whether to log two warnings at the end: about dialogues that are too long for the
+                judge, and about languages that it does not support.
 
         Raises:
             ConfigError: A dimension is unknown, or ``dialogues`` is a single dialogue.

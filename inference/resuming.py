@@ -18,8 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the file that keeps the judgements of earlier runs: ``.earlier-scores.jsonl`` beside
-    the output ``lines``, ``scores.jsonl``."""
+    """Returns the path of the file that keeps the judgements of earlier runs.
+
+    It is in the folder of the output, and is ``.earlier-scores.jsonl`` for the output
+    ``scores.jsonl``.
+
+    Args:
+        lines: The JSONL file to which the present run writes.
+    """
     return lines.with_name(f".earlier-{lines.name}")
 
 
@@ -27,9 +33,9 @@ class EarlierDialogue(NamedTuple):
     """A dialogue that an earlier run scored, and where its judgements are in the file of that run.
 
     Attributes:
-        offset: The byte at which its first judgement begins.
+        offset: The byte of the file at which its first judgement begins.
         input: The hash of the dialogue and its copied metadata, None if unknown.
-        rows: The number of its judgements, one a line.
+        rows: The number of its judgements, which are consecutive lines of the file.
         is_done: Whether all of its judgements are final, so that it need not be scored again.
     """
 
@@ -40,18 +46,18 @@ class EarlierDialogue(NamedTuple):
 
 
 class EarlierJudgements:
-    """The judgements of earlier runs, by the id of the dialogue.
+    """The judgements of earlier runs, found by the id of a dialogue.
 
     The constructor moves the file ``lines`` aside, so that a run can write it anew.
 
     Args:
-        lines: The file of judgements.
+        lines: The JSONL file of judgements. It need not exist.
         is_done: A function that returns whether a judgement is final. A dialogue is scored again
             unless all of its judgements are final.
 
     Attributes:
         path: The file to which the judgements were moved.
-        changed: The number of dialogues whose text or metadata have changed since the earlier run.
+        changed: The number of dialogues so far whose text or metadata differ from the earlier run.
 
     Raises:
         DataError: The file is damaged. It stays unchanged.
@@ -81,15 +87,16 @@ class EarlierJudgements:
 
     def take_done(self, id: str, input: str, rows: int) -> EarlierDialogue | None:
         """Removes the entry of the dialogue ``id``, and returns it if all of its judgements can be
-        used again.
+        used
+        again.
 
         Args:
             input: The hash of the dialogue as it is now.
-            rows: The number of judgements that it needs.
+            rows: The number of judgements that the present run needs of this dialogue.
 
         Returns:
-            None if no earlier run scored the dialogue, it has changed, or its judgements are not
-                all final.
+            The entry. None if no earlier run scored the dialogue, it has changed, another number of
+                judgements is needed, or one of them is not final.
         """
         entry = self._entries.pop(id, None)
         if entry is None:
@@ -106,8 +113,14 @@ class EarlierJudgements:
             yield self._stream.readline()
 
     def close_and_remove_if_used_up(self) -> None:
-        """Closes the file of earlier judgements. Removes it if the new input had all dialogues in
-        it. Otherwise logs a warning with the number of dialogues that the new input lacks."""
+        """Closes the file of earlier judgements. Deletes it if every dialogue in it was also in the
+        new
+        input.
+
+        Otherwise keeps the file, and logs a warning with the number of dialogues that were not in
+        the
+        new input.
+        """
         self._stream.close()
         # Judgements that were not used may have cost money.
         if not self._entries:

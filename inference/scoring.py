@@ -85,7 +85,8 @@ class ScoreOptions(Config):
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Yields the judgements of ``dialogues`` by ``judge`` with these options, in input order.
-        The metadata in ``keep`` is not copied yet.
+        Copies
+        no metadata, whatever ``keep`` says.
 
         Args:
             progress: Called with the number of dialogues finished since its last call.
@@ -101,15 +102,22 @@ class ScoreOptions(Config):
         )
 
     def is_done(self, judgement: Judgement) -> bool:
-        """Returns whether ``judgement`` of an earlier run is final and need not be computed
-        again."""
+        """Returns whether ``judgement`` of an earlier run is final, so that it is not computed
+        again.
+
+        A judgement with a transient failure (such as a time-out) is never final. With
+        ``retry_failed``,
+        a judgement without a score is final only if its dialogue has no assistant turn.
+        """
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
-        """Returns the settings that decide the judgements of ``judge``, as JSON values: ``judge``,
-        ``dimensions``, ``level``, ``keep`` and ``detect_language``.
+        """Returns the settings on which the judgements of ``judge`` depend, as a JSON object with
+        the
+        keys
+        ``judge``, ``dimensions``, ``level``, ``keep`` and ``detect_language``.
 
         A file is resumed only if it was written with equal settings.
 
@@ -133,26 +141,27 @@ class ScoreReport:
     """Counts of a scoring run.
 
     Attributes:
-        total: Judgements. Input lines that cannot be read are not among them.
-        scored: Judgements with a score in every dimension.
-        resumed: Judgements from an earlier run.
-        changed: Dialogues whose text or metadata have changed since an earlier run.
-        transient: Judgements with a transient failure, such as a time-out. The same command scores
-            them again.
-        lasting: Judgements with a permanent failure, except dialogues without an assistant turn.
-            Only --retry-failed scores them again.
-        dialogues: Dialogues scored in this run.
-        left_out: Input lines that cannot be read.
-        truncated: Judgements of dialogues that are too long for the judge.
-        truncated_turns: Turns left out of dialogues that are too long.
-        cut_turns: Turns shortened in dialogues that are too long.
-        seconds: The duration of the run in seconds.
+        total: Number of judgements. Input lines that cannot be read give none.
+        scored: Number of judgements with a score in every dimension.
+        resumed: Number of judgements from an earlier run.
+        changed: Number of dialogues whose text or metadata have changed since an earlier run.
+        transient: Number of judgements with a transient failure, such as a time-out. The same
+            command scores them again.
+        lasting: Number of judgements with a permanent failure. Only --retry-failed scores them
+            again. Dialogues without an assistant turn are not counted.
+        dialogues: Number of dialogues scored in this run.
+        left_out: Number of input lines that cannot be read.
+        truncated: Number of judgements of dialogues that are too long for the judge.
+        truncated_turns: Number of turns that the judge did not read, because their dialogue is too
+            long.
+        cut_turns: Number of turns that the judge read in part, because their dialogue is too long.
+        seconds: Duration of the run in seconds.
         languages: Language that the judge does not support -> number of judgements.
         failures: Reason -> number of judgements without a score.
         sums: Dimension -> sum of its scores: ``{"overall": 12.5}``.
         counts: Dimension -> number of its scores.
         copied: Field of --keep -> number of judgements that have a value: ``{"chatbot": 40}``.
-        usage: The tokens and US dollars of this run, such as ``{"tokens": 1200, "money": 0.02}``.
+        usage: Tokens and US dollars of this run, such as ``{"tokens": 1200, "money": 0.02}``.
     """
 
     total: int = 0
@@ -176,9 +185,11 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements, from 0 to 1, that have a score in every dimension, or
-        None without judgements. An input line that cannot be read counts as a judgement without
-        scores."""
+        """The share of judgements, from 0 to 1, that have a score in every dimension. None without
+        judgements.
+
+        An input line that cannot be read counts as a judgement without scores.
+        """
         count = self.total + self.left_out
         if count:
             return self.scored / count
@@ -207,8 +218,9 @@ class ScoreReport:
 
     @property
     def retry_hint(self) -> str:
-        """Returns a message that says what to type to retry judgements without a score. It is empty
-        if no judgement can be retried."""
+        """A sentence that says what to type to retry judgements without a score. It is empty if no
+        judgement can be retried.
+        """
         commands = []
         if self.transient:
             commands.append(
@@ -221,7 +233,7 @@ class ScoreReport:
         return ". ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the lines of the report for the user, without the mean scores.
+        """Yields the lines of the report for the user. The mean scores are not among them.
 
         Args:
             languages: The codes of the languages that the judge supports, None if it names none.
@@ -265,8 +277,14 @@ class ScoreReport:
             yield f"mean of {', '.join(names)}: {mean}"
 
     def require_coverage(self, floor: float) -> None:
-        """Raises CoverageError (exit status 3) if the coverage is below ``floor``, a share from 0
-        to 1. Accepts a report without judgements."""
+        """Checks that enough judgements have a score. A report without judgements passes.
+
+        Args:
+            floor: The lowest accepted coverage, a share from 0 to 1.
+
+        Raises:
+            CoverageError: The coverage is below ``floor`` (exit status 3).
+        """
         if self.coverage is not None and self.coverage < floor:
             problems = self.failures.most_common(5)
             if self.left_out:
@@ -286,12 +304,13 @@ class ScoreReport:
 def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Opens a context with the loaded judge of ``choice``.
+    """Opens a context with a loaded judge.
 
     Args:
+        choice: The judge to load.
         workers: The number of processes, on this machine or on the Ray cluster at $RAY_ADDRESS.
-        device: Where the judge runs, if there are several workers. With None or a CUDA device, they
-            share the GPUs.
+        device: Where the processes run, such as ``cpu``. With None or a CUDA device, they share the
+            GPUs. Ignored for a single process, which runs where ``choice`` says.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.
@@ -317,14 +336,15 @@ def score_file(
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
-    does. Returns the counts of the run.
+    does.
+    Returns the counts of the run.
 
-    A judgement that is already in ``out``, by the same judge with the same options, is not computed
+    If the same judge with the same options wrote a judgement to ``out`` before, it is not computed
     again.
 
     Args:
-        file: A file of chats in any format that ``read_dialogues`` reads.
-        judge: A judge, or a name that ``Judge.from_pretrained`` takes.
+        file: A file of chats, such as JSON lines or CSV.
+        judge: A judge, or its shipped name, YAML file, folder or Hub id.
         out: A .jsonl, .parquet or .csv file. The last two get a .jsonl file beside them.
         options: How dialogues are scored.
         reading: Collects what could not be read in ``file``.
@@ -366,7 +386,7 @@ def score_to_file(
     """Scores ``dialogues`` with ``judge`` and writes the judgements to ``out``, in input order.
     Returns the counts of the run.
 
-    A judgement that is already in ``out``, by the same judge with the same options, is not computed
+    If the same judge with the same options wrote a judgement to ``out`` before, it is not computed
     again.
 
     Args:
@@ -374,12 +394,12 @@ def score_to_file(
         options: How dialogues are scored.
         progress: Called with the number of dialogues finished since its last call.
         read_as: The settings with which the dialogues were read, such as ``{"format": "csv"}``.
-            They are saved in the first line of the file.
+            They are saved in the first line of the JSONL file.
 
     Raises:
         ConfigError: ``out`` has another ending.
-        MedalError: ``out`` is no file of judgements, or was written by another judge or with other
-            options. It stays unchanged.
+        MedalError: ``out`` is no file of judgements, was written by another judge or with other
+            options, or its .jsonl file is missing. It stays unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -444,13 +464,15 @@ def score_and_write_each(
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
     """Scores ``dialogues`` with ``judge``, passes each judgement to ``write``, and returns the
-    counts of the run.
+    counts
+    of the run.
 
     Args:
         options: How dialogues are scored.
         write: Called with each judgement and its JSON object, in input order.
         progress: Called with the number of dialogues finished since its last call.
-        earlier: Judgements of earlier runs. Final ones are not computed again.
+        earlier: Judgements of earlier runs, None if there are none. Those that are final are passed
+            to ``write`` and not computed again.
     """
     run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
     models = judge.language_models()
@@ -613,8 +635,9 @@ def load_or_score(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Returns the judgements of ``dialogues``, read from ``out`` if it has all of them, otherwise
-    computed and written there.
+    """Returns the judgements of ``dialogues``. Reads them from the file ``out`` if it has all of
+    them,
+    otherwise computes them and writes them there.
 
     A file by another judge or with other options is replaced. Transient failures (such as
     time-outs) are scored again.

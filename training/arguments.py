@@ -1,6 +1,6 @@
 """The settings ``args`` of a run: transformers' TrainingArguments under their own names.
 
-A run passes all of them on unchanged, except those in ``REFUSED``, which are errors.
+A run passes them on unchanged. Those in ``REFUSED``, such as ``seed``, are errors.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ def check_arguments(
         args: Name of a field of transformers' TrainingArguments -> its value, such as
             ``{"learning_rate": 1e-5}``.
         validated: Whether the run has validation rows.
-        patience: The setting ``early_stopping_patience``, which needs validation rows too.
+        patience: The number of validations without improvement after which training stops. None if
+            it never stops early.
 
     Raises:
-        ValueError: An argument is refused, has a wrong value, or needs validation rows that are
-            missing.
+        ValueError: A name is unknown or may not be set in ``args`` (such as ``seed``), a value is
+            wrong, or a setting needs validation rows and there are none.
     """
     for name, value in args.items():
         _check_argument(name, value)
@@ -122,8 +123,14 @@ def cast_argument(
     name: str,
     value: Any,
 ) -> Any:
-    """Converts ``value``, read from YAML, to the type of the field ``name`` of TrainingArguments.
-    Raises ValueError if that fails."""
+    """Converts ``value``, read from YAML, to the type of one field of TrainingArguments.
+
+    Args:
+        name: The name of the field, such as ``learning_rate``.
+
+    Raises:
+        ValueError: The value does not have that type.
+    """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(_argument_types()[name])
     except Exception:  # a type of transformers that pydantic does not know
@@ -146,12 +153,14 @@ def _argument_types() -> dict[str, Any]:
 
 
 def process_count() -> int:
-    """Returns the number of processes that the launcher has started."""
+    """Returns the number of processes that the launcher has started. It is 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_main_process() -> bool:
-    """Returns whether this is the launcher's process 0, which saves the judge."""
+    """Returns whether this is the launcher's process 0, which saves the judge. True without a
+    launcher.
+    """
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -213,11 +222,11 @@ def argument_defaults(
     """Returns the default arguments of a run that differ from those of transformers, such as
     ``{"logging_steps": 10}``.
 
-    With validation rows, a run validates and saves after each epoch and keeps the best weights.
+    With validation rows, a run validates and saves after each epoch and keeps the best weights. If
+    the user sets ``eval_steps``, it does so after that many steps instead.
 
     Args:
-        chosen: The arguments that the user has set. With ``eval_steps``, a run validates and saves
-            after that many steps instead.
+        chosen: The arguments that the user has set: name -> value.
         validated: Whether the run has validation rows.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()

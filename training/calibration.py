@@ -1,4 +1,6 @@
-"""Calibration: what maps a judge's raw outputs to a dimension's scale, fitted on labelled rows."""
+"""Fits calibrations on labelled rows. A calibration corrects the raw outputs of a judge for one
+dimension.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ def fit_calibration(
 
     Args:
         head: The output head that computed ``logits``.
-        targets: [n, targets] labels, NaN if missing. One column holds a number on [0, 1]. Several
-            columns hold the probability of each level (possible rating).
-        logits: [n, outputs] outputs of ``head`` for the same n rows. The outputs of a regression
-            head are scores near [0, 1].
+        targets: [n, targets] labels of n rows, NaN if missing. A single column holds a number on
+            [0, 1]. Several columns hold the probability of each level (possible rating).
+        logits: [n, outputs] outputs of ``head`` for the same rows. The outputs of a regression head
+            are scores near [0, 1].
         method: ``temperature`` fits a classifier's softmax temperature. ``isotonic`` also fits a
             monotone map of the scores. ``none`` fits nothing.
 
@@ -74,13 +76,14 @@ def fit_temperature(
     targets: np.ndarray,
 ) -> float:
     """Returns the softmax temperature, between 0.2 and 5, with the lowest cross-entropy (Guo et
-    al., 2017).
+    al.,
+    2017).
 
     Args:
-        probabilities: A function from a temperature to the judge's probabilities of n rows, [n,
-            levels].
-        targets: The true probabilities of the same rows, [n, levels]. If there are two levels, [n,
-            1] is enough: the probability of the second level.
+        probabilities: A function that takes a temperature and returns the judge's probabilities of
+            n rows, [n, levels].
+        targets: [n, levels] true probabilities of the same rows. For two levels it may be [n, 1],
+            with the probability of the second level.
     """
     if targets.shape[1] == 1:
         targets = np.hstack([1 - targets, targets])
@@ -104,9 +107,9 @@ def fit_score_map(
 ) -> Calibration:
     """Returns the calibration of a judge's scores, fitted on labels.
 
-    For a regression it also holds the standard deviation of the errors. If the dimension is not
-    binary, it also holds the half-width of the interval around a score that contains 90% of the
-    labels.
+    The calibration of a regression (``temperature`` is None) has the standard deviation of the
+    errors. On a scale that is not binary, it also has the half-width of the interval around a score
+    that contains 90% of the labels.
 
     Args:
         units: [n] scores on [0, 1].
@@ -114,8 +117,8 @@ def fit_score_map(
         method: ``isotonic`` fits a monotone map of the scores, and a decision threshold for a
             binary dimension. ``temperature`` leaves the scores unchanged.
         is_binary: Whether the dimension is binary.
-        temperature: The fitted temperature of a classifier, which the result holds too. None for a
-            regression.
+        temperature: The fitted softmax temperature of a classifier, which becomes part of the
+            result. None for a regression.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:

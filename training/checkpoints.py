@@ -31,12 +31,13 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns the settings and data hashes that decide the weights of a run. A run resumes a
-    checkpoint only if their records are equal.
+    """Returns the settings and data hashes that decide the weights of a run.
+
+    A run resumes a checkpoint only if this record is equal to that of the run that wrote it. Input
+    files are recorded by a hash of their content.
 
     Args:
-        config: The settings of the run. A path to a file is replaced by a hash of the file's
-            content.
+        config: The settings of the run.
         dimensions: The dimensions of the rubric.
         facts: One mapping for each data source, such as ``{"part": "train", "rows": 900, "hash":
             ...}``.
@@ -62,11 +63,12 @@ def checkpoint_to_resume(
     folder: Path,
     record: Mapping[str, Any],
 ) -> Path | None:
-    """Returns the newest complete checkpoint in ``folder``, or None if there is none. Logs
-    incomplete ones.
+    """Returns the newest complete checkpoint in ``folder``, or None if there is none. Logs a
+    warning
+    about incomplete ones.
 
     Args:
-        record: The ``run_record`` of the current run.
+        record: The settings and data hashes of the present run.
 
     Raises:
         MedalError: The newest checkpoint is of a run with other settings or data.

@@ -31,11 +31,12 @@ _FITS: dict[str, Fit] = {}
 def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
-    """Returns a decorator that registers the training function of a new family (kind of judge, such
-    as ``linear``).
+    """Returns a decorator that registers the training function of a family (a kind of judge, such
+    as
+    ``linear``).
 
     The decorated function ``fit(rows, run)`` gets the labelled dialogues (RunRows) and the settings
-    (TrainingRun), and returns the trained judge.
+    (TrainingRun). It returns the trained judge.
 
     Args:
         kind: The class of the family's settings, such as ``LinearConfig``.
@@ -55,7 +56,9 @@ def trains(
 
 def training_function(family: str) -> Fit:
     """Returns the function ``fit(rows, run)`` that trains a judge of ``family``, such as
-    ``linear``. Raises ModuleNotFoundError if no such family exists."""
+    ``linear``.
+    Raises ModuleNotFoundError for an unknown family.
+    """
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -81,26 +84,27 @@ class DataEntry(ChatFileConfig):
     """The settings of one data source: which labelled dialogues to read, and what their labels
     mean.
 
-    The fields of the base class name the file and say how to read it.
+    Four more settings name the source (``source``), say how to read it (``format``, ``columns``)
+    and select languages (``langs``).
 
     Attributes:
-        dimensions: The labels to learn, each with a dimension of the judge, such as ``{helpful:
-            overall}``. In a list, labels and dimensions have the same names. None takes every label
-            that has the name of a dimension.
-        rescale: How labels are rescaled to the judge's scale, for all labels or for each, such as
-            ``{helpful: [1, 5]}``. None rescales linearly from the scale that the source declares.
-            ``[1, 5]`` rescales linearly from 1 to 5, and ``[5, 1]`` also inverts the scale.
-            ``standardise`` maps the mean of the labels to the middle of the judge's scale, and
-            their standard deviation to a fifth of its width.
+        dimensions: Label -> the judge's dimension that learns it, such as ``{helpful: overall}``.
+            In a list such as ``[overall]``, labels and dimensions have the same names. None takes
+            every label that has the name of a dimension.
+        rescale: How labels are rescaled to the judge's scale. One value holds for all labels. A
+            mapping such as ``{helpful: [1, 5]}`` names labels. ``[1, 5]`` rescales linearly from 1
+            to 5, and ``[5, 1]`` also inverts the scale. ``standardise`` maps the mean of the labels
+            to the middle of the judge's scale, and their standard deviation to a fifth of its
+            width. None rescales linearly from the scale that the source declares.
         exclude_chatbots: The names of chatbots whose dialogues are skipped.
         limit: The number of dialogues to draw at random. None takes all.
         min_turns: The fewest turns of a dialogue. Shorter dialogues are skipped.
         max_turns: The most turns of a dialogue. Longer dialogues are skipped. None means no limit.
         plant: Replaces the dialogues by copies with injected issues (such as repetition) and
             controls, for example ``{per_issue: 40, clean_count: 80}``. ``per_issue`` is the number
-            of pairs for each issue, a changed dialogue and its matched control. ``clean_count`` is
-            the number of unchanged dialogues. Training, validation and test dialogues get different
-            sentences.
+            of pairs for each issue. A pair is a changed dialogue and its matched control.
+            ``clean_count`` is the number of unchanged dialogues. The injected sentences differ
+            between training, validation and test.
         optional: Whether the run goes on without the source if it cannot be read.
     """
 
@@ -114,8 +118,9 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def rescale_of(self, label: str) -> Rescale | None:
-        """Returns how ``label``, one of the source's labels, is rescaled. None means linearly from
-        the scale that the source declares."""
+        """Returns how ``label``, one of the source's labels, is rescaled: ``(1.0, 5.0)`` or
+        ``standardise``. None means linearly from the scale that the source declares.
+        """
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
@@ -131,23 +136,23 @@ class TrainConfig(Config):
             ``overall``.
         seed: The seed of all random numbers.
         only: The names of the dimensions to learn. None means every dimension that has labels.
-        model: The family of the judge and its settings, such as ``{family: linear}``.
-        start: The folder of a trained judge whose weights are copied before training, wherever name
+        model: The family (kind of judge) and its settings, such as ``{family: linear}``.
+        start: The folder of a trained judge. Its weights are copied before training, wherever name
             and shape are equal. For families that are trained by steps (encoder, lora).
         train: The data sources of the training rows (labelled dialogues).
-        validation: The data sources of the validation rows, on which the best weights or
-            hyperparameters are chosen and the calibration is fitted.
+        validation: The data sources of the validation rows. The best weights or hyperparameters are
+            chosen on them, and the calibration is fitted on them.
         test: The data sources of the test rows, which are only scored after training.
-        split: Held-out set -> the share of the training rows that become this set, if it has no
-            data sources, such as ``{validation: 0.1, test: 0.1}``. Rows of one conversation stay
-            together.
+        split: Set (``validation`` or ``test``) -> the share of the training rows that are moved to
+            it, such as ``{validation: 0.1, test: 0.1}``. Only for a set without data sources. Rows
+            of one conversation stay together.
         args: Name of a field of transformers' TrainingArguments -> its value, such as
             ``{learning_rate: 1e-5}``. For families that are trained by steps.
         early_stopping_patience: The number of validations without improvement after which training
             stops. None never stops early. For families that are trained by steps.
         calibration: How scores are corrected on held-out rows. ``temperature`` fits the softmax
-            temperature of heads with probabilities. ``isotonic`` also fits a monotone map of the
-            scores. ``none`` leaves them unchanged.
+            temperature of classifiers. ``isotonic`` also fits a monotone map of the scores.
+            ``none`` leaves scores unchanged.
         card_notes: Sentences for the section "What it cannot do" of the judge's model card.
     """
 

@@ -1,5 +1,6 @@
-"""Finds rows that teach or measure nothing. The log, judge.json and the card show warnings about
-them."""
+"""Finds rows (labelled dialogues) that teach or measure nothing. Warnings about them are in the
+log, in judge.json and on the model card.
+"""
 
 from __future__ import annotations
 

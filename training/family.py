@@ -16,8 +16,9 @@ class TrainingRun:
 
     Attributes:
         config: The settings of the run. ``config.model`` has the settings of the judge itself.
-        dimensions: The dimensions to learn, each with labels in the training rows.
-        overwrite: Whether to remove the checkpoints of an earlier run.
+        dimensions: The dimensions to learn. Each has a label in the training rows.
+        overwrite: Whether to remove the checkpoints of an earlier run. If false, the run resumes
+            from them.
     """
 
     config: TrainConfig

@@ -46,10 +46,11 @@ def measure_agreement(
         rows: The labelled dialogues of the run.
 
     Returns:
-        Records such as ``{"part": "test", "source": "rated.jsonl", "dimension": "overall", "lang":
-            "en", "metric": "spearmanr", "n": 180, "missed": 2, "value": 0.6, "low": 0.5, "high":
-            0.7}``. ``missed`` counts rows without a score, and ``low`` and ``high`` bound the 95%
-            interval. If ``value`` is None, ``reason`` says why.
+        One record for each set, data source, dimension and language, such as ``{"part": "test",
+            "source": "rated.jsonl", "dimension": "overall", "lang": "en", "metric": "spearmanr",
+            "n": 180, "missed": 2, "value": 0.6, "low": 0.5, "high": 0.7}``. ``missed`` counts rows
+            without a score. ``low`` and ``high`` bound the 95% interval. If ``value`` is None,
+            ``reason`` says why.
     """
     from medal_judges.eval.metaeval.metaeval import evaluate
 

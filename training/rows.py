@@ -42,9 +42,9 @@ class TrainingExample:
         targets: Dimension -> the value to learn: a number on [0, 1], or [levels] the probability of
             each level (possible rating).
         human: Dimension -> people's mean rating, on the scale of the source. If the setting
-            ``rescale`` inverts that scale, the rating is on [0, 1].
+            ``rescale`` inverts that scale, the rating is inverted too and is on [0, 1].
         group: The id of its conversation. Examples of one conversation stay in one split.
-        comments: Dimension -> an annotator's comment on the rating.
+        comments: Dimension -> what an annotator wrote about the rating.
     """
 
     dialogue: Dialogue
@@ -64,7 +64,7 @@ class RunRows:
         validation: The dialogues on which weights or hyperparameters are chosen. May be empty.
         facts: What the judge's model card says about the data, one mapping for each data source,
             such as ``{"part": "train", "source": "labelled.jsonl", "rows": 900}``.
-        test: The dialogues to test on. They have people's ratings, but may lack ``targets``.
+        test: The dialogues to test on. Each has a rating by people. Its ``targets`` may be empty.
     """
 
     train: list[TrainingExample]
@@ -75,10 +75,11 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """The rows (labelled dialogues) of one data source that are in one set of a run.
+    """The rows (labelled dialogues) of one data source, all for training, all for validation or all
+    for testing.
 
     Attributes:
-        part: The set: ``train``, ``validation`` or ``test``.
+        part: ``train``, ``validation`` or ``test``.
         entry: The settings of the source.
         rows: The labelled dialogues.
     """
@@ -89,8 +90,8 @@ class EntryRows:
 
 
 def load_and_split_entries(config: TrainConfig) -> list[EntryRows]:
-    """Loads the rows (labelled dialogues) of all data sources of ``config``, and splits them if
-    ``config.split`` is set.
+    """Loads the rows (labelled dialogues) of all data sources of ``config``. If ``config.split`` is
+    set, moves a share of the training rows to validation and test.
 
     Raises:
         ConfigError: There are no training rows, or a setting does not fit a source.
@@ -154,8 +155,12 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
 def rows_of_parts(
     loaded: Iterable[EntryRows], parts: Sequence[str]
 ) -> list[LabelledDialogue]:
-    """Returns the labelled dialogues in ``loaded`` that belong to one of the sets ``parts``, such
-    as ``["train"]``."""
+    """Returns the labelled dialogues of some sets of a run.
+
+    Args:
+        loaded: The rows of each data source and set.
+        parts: The sets to return, of ``train``, ``validation`` and ``test``.
+    """
     rows: list[LabelledDialogue] = []
     for entry_rows in loaded:
         if entry_rows.part in parts:
@@ -164,8 +169,13 @@ def rows_of_parts(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns facts for the judge's model card about ``loaded``, the rows from one source, such as
-    ``{"rows": 900, "languages": ["de"], "licence": "CC-BY-4.0"}``."""
+    """Returns facts about the rows of one data source for the judge's model card, such as
+    ``{"rows":
+    900, "languages": ["de"], "licence": "CC-BY-4.0"}``.
+
+    Args:
+        loaded: The rows (labelled dialogues) and the settings of the source.
+    """
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -200,10 +210,11 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 def describe_labeller(text: str) -> str:
     """Returns who labelled a dialogue, in words for the judge's model card, such as ``judge length
-    at revision 1a2b, llama``.
+    at
+    revision 1a2b, llama``.
 
     Args:
-        text: A person's name, or what identifies a judge, such as ``judge:length|seed:0``.
+        text: A person's name, or the string that identifies a judge: ``judge:length|seed:0``.
     """
     signature = Signature.parse(text)
     model = signature.base or signature.judge
@@ -234,8 +245,10 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns label -> its scale (lowest, highest), or None if the scale has no bounds. If ``rows``
-    have different scales, the first row with the label decides."""
+    """Returns label -> the (lowest, highest) value of its scale. None if the scale has no bounds.
+
+    If ``rows`` have different scales for a label, the first row with the label decides.
+    """
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -246,8 +259,8 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 def dimension_by_label(
     entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
 ) -> dict[str, str]:
-    """Returns label of a data source -> the judge's dimension that it teaches, such as
-    ``{"helpful": "overall"}``.
+    """Returns label of a data source -> the judge's dimension that learns it, such as ``{"helpful":
+    "overall"}``.
 
     Args:
         entry: The settings of the source.
@@ -279,7 +292,7 @@ def dimension_by_label(
 def make_unit_map(
     entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
 ) -> UnitMap:
-    """Returns the map of ``label`` to [0, 1], as the settings of its source say.
+    """Returns the linear map of ``label`` to [0, 1] that the settings of its source describe.
 
     Args:
         entry: The settings of the source.
@@ -324,11 +337,11 @@ def to_example(
     """Converts ``row``, a labelled dialogue, to a training example.
 
     Args:
-        entry: The settings of the row's source.
+        entry: The settings of the row's data source.
         names: Label -> the judge's dimension, such as ``{"helpful": "overall"}``.
         maps: Label -> its map to [0, 1]. A label without a map gives no target.
-        levels: Dimension -> its number of levels (possible ratings), for dimensions whose target is
-            a probability for each level.
+        levels: Dimension -> its number of levels (possible ratings). It has only dimensions that
+            are learnt as a probability for each level.
     """
     example = TrainingExample(
         row.dialogue, source_name(entry.source), {}, group=row.group
@@ -364,18 +377,20 @@ def split_without_leaks(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
     """Moves a random share of the training rows to validation and test. Then drops training rows
-    that nearly repeat a moved row.
+    that
+    nearly repeat a moved row.
 
     Args:
-        loaded: The rows (labelled dialogues) of each source.
-        split: New set -> its share of the training rows, such as ``{"test": 0.1}``.
+        loaded: The rows (labelled dialogues) of each data source.
+        split: ``validation`` or ``test`` -> its share of the training rows, such as ``{"test":
+            0.1}``.
         seed: Decides which rows move.
 
     Returns:
         The rows of each source and set, training sets first.
 
     Raises:
-        ConfigError: A source is already divided into several splits, or a new set gets no rows.
+        ConfigError: A source is already divided into several splits, or a set gets no rows.
     """
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
@@ -409,8 +424,11 @@ def split_without_leaks(
 def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
-    """Divides the training rows of one source into training, validation and test rows, and yields
-    each set. If ``entry_rows`` are not training rows, yields them unchanged.
+    """Divides the training rows of one data source into training, validation and test rows, and
+    yields
+    each set.
+
+    Validation or test rows are not divided but yielded unchanged.
 
     Args:
         entry_rows: The rows of the source.
@@ -449,11 +467,12 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
 
     Args:
         entry: The settings of the source.
-        part: ``train``, ``validation`` or ``test``, which get different injected sentences.
+        part: What the rows are for: ``train``, ``validation`` or ``test``. Each gets other injected
+            sentences.
         seed: Draws the rows and the injected issues.
 
     Returns:
-        The dialogues, none if an optional source cannot be read.
+        The dialogues. Empty if the source cannot be read and is optional.
 
     Raises:
         SourceError: The source cannot be read and is not optional.
@@ -485,8 +504,10 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
 
 
 def passes_filters(dialogue: Dialogue, entry: DataEntry) -> bool:
-    """Returns whether ``dialogue`` has an assistant turn, and its chatbot and number of turns pass
-    the filters of ``entry``."""
+    """Returns whether the settings ``entry`` of a data source select ``dialogue``, by its chatbot
+    and
+    its number of turns. False if it has no assistant turn.
+    """
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
     turns = len(dialogue.turns)

@@ -103,9 +103,12 @@ def train_judge(
 
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
-    """Returns facts about the training data of the judge in ``folder``, one mapping for each data
-    source. They belong on the model card of a judge that starts from its weights, because that
-    judge has learnt from the same data."""
+    """Returns what the judge in ``folder`` was trained on, one mapping for each data source, such
+    as
+    ``{"part": "start", "rows": 900}``.
+
+    A judge that starts from its weights has these facts on its own model card.
+    """
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
     return [entry | {"part": "start"} for entry in learnt_from]
@@ -128,10 +131,11 @@ def learnable_dimensions(
     rows: RunRows,
 ) -> list[Dimension]:
     """Returns the dimensions that have at least one label in the training rows. Logs a warning
-    about the others.
+    about
+    the others.
 
     Args:
-        config: The settings of the run. ``config.only``, if set, limits the result.
+        config: The settings of the run. If ``config.only`` is set, other dimensions are left out.
         dimensions: The dimensions of the rubric.
         rows: The labelled dialogues of the run.
 
@@ -183,13 +187,15 @@ def save_and_check(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves a trained judge in ``config.output_dir``, with its agreement with people's labels. Then
-    loads it again and checks that its scores are the same.
+    """Saves a trained judge in ``config.output_dir``. Then loads it again and checks that its
+    scores
+    are the same.
 
     Args:
         config: The settings of the run.
         judge: The trained judge.
-        rows: The labelled dialogues of the run. Agreement is measured on validation and test rows.
+        rows: The labelled dialogues of the run. The agreement of the judge with the labels of
+            validation and test rows is measured and saved too.
         warnings: Sentences about ``rows`` for the judge's model card.
 
     Raises:

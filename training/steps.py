@@ -1,6 +1,6 @@
 """Trains a judge by steps, with JudgeTrainer. Every process takes part in the steps. Then the
-process group is closed and the main process goes on alone. The other processes do not wait for
-it."""
+process group is closed, and the main process goes on alone.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def fit_by_steps(
         The judge on the main process, None on the others.
 
     Raises:
-        ConfigError: Settings contradict each other.
+        ConfigError: Settings contradict each other, or early stopping is set without validation
+            rows.
         MedalError: The loss is not finite, or the checkpoints in the run's folder are of a run with
             other settings or data.
     """
@@ -132,16 +133,16 @@ def make_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns the tokenised datasets of a run: ``train`` and, if there are validation rows,
-    ``validation``.
+    """Returns the tokenised datasets of a run, ``{"train": ..., "validation": ...}``. Without
+    validation rows, the second is left out.
 
     Args:
-        trainer_class: The Trainer, whose function ``dataset`` tokenises examples.
+        trainer_class: The Trainer class, whose function ``dataset`` tokenises dialogues.
         judge: The judge to train.
         rows: The labelled dialogues of the run.
         folder: The folder of the cached token ids, which is created.
-        record: The settings and data hashes of the run, from ``run_record``. Their hash is in the
-            names of the cache files.
+        record: The settings and data hashes of the run. A cache file is used again only by a run
+            with an equal record.
     """
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
@@ -157,8 +158,9 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
     """Logs a warning if dialogues are longer than the judge can read.
 
     Args:
-        lost: Set (``train`` or ``validation``) -> its counts from ``count_truncated``, such as
-            ``{"rows": 2, "truncated_turns": 9, "cut_turns": 0}``.
+        lost: ``train`` or ``validation`` -> what its dialogues lose, such as ``{"rows": 2,
+            "truncated_turns": 9, "cut_turns": 0}``: dialogues that lose text, turns left out, and
+            turns shortened.
     """
     for part, counts in lost.items():
         if counts["rows"]:
@@ -170,8 +172,10 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def wait_and_close_process_group() -> None:
-    """Waits for all processes, then closes the process group, so that ZeRO-3 no longer shards newly
-    loaded models."""
+    """Waits for all processes, then closes the process group. Models that are loaded later are
+    whole
+    on each process, also after DeepSpeed ZeRO-3.
+    """
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -184,8 +188,13 @@ def copy_start_weights(
     judge: Any,
     folder: Path,
 ) -> None:
-    """Copies the weights of the saved judge in ``folder`` into ``judge``, each tensor whose name
-    and shape are equal in both. Raises ConfigError if there is none."""
+    """Copies weights of the saved judge in ``folder`` into ``judge``: each tensor whose name and
+    shape
+    are equal in both.
+
+    Raises:
+        ConfigError: There is no such tensor.
+    """
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)

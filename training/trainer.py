@@ -47,9 +47,9 @@ def tokenized_dataset(
 
         - ``input_ids``: the token ids
         - ``length``: the number of token ids
-        - ``labels``: the targets of all heads, the index of the data source, and people's mean
-          rating of each dimension, as one list with NaN for missing values
-        - ``number``: the index of the example
+        - ``labels``: a list of numbers: the targets of all heads, the number of the data source (in
+          alphabetical order, from 0), and people's mean rating in each dimension. NaN if missing
+        - ``number``: the index of the dialogue in ``examples``
         - ``dropped``: the number of turns left out because the dialogue is too long
         - ``cut``: the number of turns shortened for the same reason
 
@@ -86,11 +86,11 @@ def tokenized_dataset(
 
 
 def count_truncated(dataset: Dataset) -> dict[str, int]:
-    """Counts what is too long for the judge in a tokenised ``dataset``.
+    """Counts what the judge cannot read in a tokenised ``dataset``, because dialogues are too long.
 
     Returns:
-        ``rows`` -> the number of dialogues that lose text, ``truncated_turns`` -> turns left out,
-            and ``cut_turns`` -> turns shortened.
+        ``rows`` -> the number of dialogues that lose text, ``truncated_turns`` -> the number of
+            turns left out, and ``cut_turns`` -> the number of turns shortened.
     """
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
@@ -106,8 +106,12 @@ def example_targets(
     judge: SequenceJudge,
     example: TrainingExample,
 ) -> list[float]:
-    """Returns the targets of ``example`` for all heads of ``judge`` in one list, NaN for a missing
-    label."""
+    """Returns the targets of ``example`` in one list, in the order of the heads of ``judge``. A
+    missing label gives NaN.
+
+    A regression head has one target on [0, 1]. A classifier can have several, the probability of
+    each level (possible rating).
+    """
     targets: list[float] = []
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
@@ -120,8 +124,8 @@ def example_targets(
 class JudgeCollator:
     """A collator that pads the token ids of a batch and stacks the labels.
 
-    It is called with rows of the dataset, and returns ``input_ids`` and ``attention_mask`` [B, T],
-    and ``labels`` [B, columns].
+    It is called with B rows of the dataset, and returns ``input_ids`` and ``attention_mask`` [B, T]
+    and ``labels`` [B, numbers in each row's labels]. T is the length of the longest row in tokens.
 
     Args:
         pad: The id of the padding token.
@@ -142,14 +146,15 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """A Trainer of transformers that trains the network of a judge in place.
 
-    To change the metrics of validation, override ``statistics``, because ``compute_metrics`` is
-    refused.
+    Validation computes the statistics of the method ``statistics``. A subclass can override it. The
+    argument ``compute_metrics`` is refused.
 
     Args:
         model: The judge.
         args: The training arguments.
-        compute_loss_func: A loss with the arguments of ``judge_loss``, which is the default. It
-            must divide the sum over rows by ``num_items_in_batch``.
+        compute_loss_func: A function ``(outputs, labels, num_items_in_batch=...)`` that returns the
+            loss. It must divide the sum over rows by ``num_items_in_batch``. None means the method
+            ``judge_loss``.
         callbacks: Further callbacks of transformers.
         options: Further arguments of Trainer, such as ``train_dataset``, except ``model_init``.
 
@@ -207,23 +212,29 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch, from ``compute_loss_func`` or ``judge_loss``.
+        """Returns the loss of a batch, from ``compute_loss_func`` if it is given, otherwise from
+        ``judge_loss``.
 
         Args:
             outputs: The outputs of the network, with ``logits``.
-            labels: [B, columns] the column ``labels`` of the dataset. Only its targets enter the
+            labels: [B, columns] the column ``labels`` of the dataset. Only the targets in it enter
+                the
                 loss.
             options: Further arguments of the loss function.
         """
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
-        """Returns the columns of ``labels`` that are targets, [B, targets]. The others (data source
-        and people's ratings) are for ``statistics``."""
+        """Returns the part of ``labels`` that enters the loss, [B, targets].
+
+        Args:
+            labels: [B, columns] the targets of all heads, then the number of the data source and
+                people's ratings, which are only for statistics.
+        """
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
-        """Returns the function that makes a batch out of rows."""
+        """Returns the function that makes a batch of tensors out of rows of the dataset."""
         return JudgeCollator(self.judge.pad_id)
 
     def judge_loss(
@@ -250,8 +261,12 @@ class JudgeTrainer(Trainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the loss of each row [B]. ``logits`` are [B, outputs], ``targets`` [B,
-        targets]."""
+        """Returns the loss of each row, [B].
+
+        Args:
+            logits: [B, outputs] outputs of all heads.
+            targets: [B, targets] targets of all heads, NaN if missing.
+        """
         return self.judge.losses(logits, targets)
 
     def _get_num_items_in_batch(
@@ -326,8 +341,10 @@ class JudgeTrainer(Trainer):
             )
 
     def step_of_weights(self) -> int:
-        """Returns the step whose weights the trained judge has: the best with
-        ``load_best_model_at_end``, otherwise the last."""
+        """Returns the training step whose weights the trained judge has. It is the best validated
+        step
+        with ``load_best_model_at_end``, otherwise the last step.
+        """
         state = self.state
         if self.args.load_best_model_at_end and state.best_model_checkpoint:
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
@@ -352,10 +369,13 @@ class JudgeTrainer(Trainer):
         method: str,
     ) -> None:
         """Fits the judge's calibration on the rows of ``dataset``, and stores it in the judge.
-        Every process must call this method.
+        Every
+        process must call this method.
 
         Args:
-            method: ``temperature``, ``isotonic`` or ``none``, as for ``fit_calibration``.
+            method: ``temperature`` fits the softmax temperature of classifiers. ``isotonic`` also
+                fits
+                a monotone map of the scores. ``none`` fits nothing.
         """
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.outputs_by_dimension(predicted), 0
@@ -371,8 +391,10 @@ class JudgeTrainer(Trainer):
     # -- the judge at the end ----------------------------------------------------------------------
 
     def parallel_strategy(self) -> str:
-        """Returns how processes share the work: ``single``, ``ddp``, ``zero2``, ``zero3`` or
-        ``fsdp``."""
+        """Returns how processes share the work: ``single`` (one process), ``ddp``, ``zero2``,
+        ``zero3`` or
+        ``fsdp``.
+        """
         plugin = self.accelerator.state.deepspeed_plugin
         if plugin is not None:
             return f"zero{plugin.zero_stage}"
@@ -429,15 +451,15 @@ def is_large(network: torch.nn.Module) -> bool:
 
 
 def is_unquantised_and_not_32bit(network: torch.nn.Module) -> bool:
-    """Returns whether ``network`` has weights in 16 bits and is not quantised."""
+    """Returns whether ``network`` has weights of another type than float32 and is not quantised."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
 def copy_trainable_weights(network: torch.nn.Module) -> dict[str, Tensor]:
-    """Returns tensor name -> a copy of the weight on the CPU, for the weights of ``network`` that
-    training changes."""
+    """Returns tensor name -> a copy on the CPU, for each weight of ``network`` that training
+    changes."""
     weights = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:

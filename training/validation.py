@@ -19,14 +19,14 @@ def agreement(
     """Returns how well a judge's scores agree with people's ratings of one dimension, such as
     ``{"spearman/overall": 0.6}``.
 
-    The value is the mean over the sources that have different ratings and different scores. If
-    there are none, the result is empty.
+    The value is the mean over data sources. A source whose ratings or scores are all equal is left
+    out. If none remains, the result is empty.
 
     Args:
         name: The dimension.
         human: [n] people's mean ratings, NaN if missing.
         scores: [n] the judge's scores of the same rows.
-        sources: [n] the source of each row.
+        sources: [n] the name or number of each row's data source.
         is_binary: Whether to compute AUC (``auc/overall``) instead of Spearman's ρ. Ratings from
             0.5 on are positive.
     """
@@ -50,8 +50,12 @@ def agreement(
 
 
 def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
-    """Returns ``statistics`` (such as ``{"spearman/overall": 0.6}``) with two more entries, the
-    means over dimensions ``spearman`` and ``auc``. A mean without values is left out."""
+    """Returns a copy of ``statistics`` with the means over dimensions, ``spearman`` and ``auc``. A
+    mean without values is left out.
+
+    Args:
+        statistics: Statistic -> value, such as ``{"spearman/overall": 0.6}``.
+    """
     means = {}
     for kind in ("spearman", "auc"):
         values = [

@@ -44,10 +44,10 @@ class ServeLimits(Config):
     """Limits of a server.
 
     Attributes:
-        max_body: The maximum size of a request, in MB.
+        max_body: The maximum size of a request, in MB (1,048,576 bytes).
         max_turns: The maximum number of turns in a request.
         max_waiting: The maximum number of dialogues in the queue.
-        timeout: The maximum time until an answer, in seconds.
+        timeout: The maximum time from request to answer, in seconds.
     """
 
     max_body: int = option(4, ge=1, help="Most MB of a request. Larger ones get 413.")
@@ -66,7 +66,7 @@ class RequestOptions(BaseModel):
     Attributes:
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
-        dimensions: The dimensions to score. None means all.
+        dimensions: The names of the dimensions to score. None means all.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,7 +78,8 @@ class ScoreBody(RequestOptions):
     """The JSON object of a request.
 
     Attributes:
-        dialogues: The dialogues. None if the other fields of the object are one dialogue.
+        dialogues: The dialogues to score, as JSON objects. None if the request has the fields of a
+            single dialogue instead.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -114,8 +115,8 @@ async def read_body(request: Request, limit: int) -> bytes:
         limit: The maximum size in bytes.
 
     Raises:
-        HTTPException: The content type is not JSON (415), or the body is too large (413) or too
-            slow (408).
+        HTTPException: The content type is not JSON (415), the body is larger than ``limit`` (413),
+            or it is not complete within 30 seconds (408).
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     # A browser lets a page of another site send other types without asking this server.
@@ -143,12 +144,13 @@ def parse_rows(
     """Returns the dialogues in the JSON objects of a request.
 
     Args:
-        rows: The JSON objects.
+        rows: The JSON objects, each with the fields of one dialogue.
         limit: The maximum number of turns of all dialogues together.
-        changes: Counter that is increased for what a judge cannot read: ``{"tool calls": 2}``.
+        changes: A counter of the content that was left out because judges read only text, such as
+            ``{"tool calls": 2}``. The function adds to it.
 
     Raises:
-        HTTPException: There are too many turns (413), or a row is malformed (422).
+        HTTPException: There are too many turns (413), or an object is not a valid dialogue (422).
     """
     _require_few_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
@@ -176,10 +178,13 @@ def _require_few_turns(values: Iterable[object], limit: int) -> None:
 class ServeMetrics:
     """The Prometheus metrics of a server. They hold no text and no id of a dialogue.
 
+    Args:
+        worker: The thread that scores. Its queue and spending are metrics too.
+
     Attributes:
         registry: All metrics of the server.
         requests: Counter of requests for each HTTP status.
-        seconds: Histogram of the time from request to answer.
+        seconds: Histogram of the seconds from request to answer.
     """
 
     def __init__(self, worker: JudgeWorker) -> None:
@@ -218,16 +223,20 @@ class ScoreService:
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to ``request``: a JSON object with ``judge``, ``judgements`` and
-        ``changes`` (what the judge could not read -> how often).
+        """Returns the answer to ``request`` as a JSON object.
 
-        When the client disconnects or time is up, its waiting dialogues are not scored.
+        Its keys are ``judge`` (a string that identifies the judge), ``judgements`` (one JSON object
+        each) and ``changes`` (what the judge could not read -> how often, such as ``{"tool calls":
+        2}``).
+
+        If the client disconnects or time is up, its dialogues in the queue are not scored.
 
         Raises:
-            HTTPException: The body is not JSON (415), is too large (413), too slow (408) or
-                malformed (422), too many dialogues are waiting (429), or there is no answer in time
-                (503).
-            RequestValidationError: A field of the body is malformed.
+            HTTPException: The content type is not JSON (415), the body is too large (413) or not
+                complete within 30 seconds (408), a dimension is unknown or a dialogue is not valid
+                (422), too many dialogues are waiting (429), or there is no answer in time (503).
+            RequestValidationError: The body is not valid JSON, or ``level``, ``dimensions`` or
+                ``dialogues`` has a wrong type.
         """
         content = await read_body(request, self.limits.max_body << 20)
 
@@ -304,7 +313,8 @@ def start_app(service: ScoreService, token: str | None, host: str | None) -> Fas
 
     Args:
         token: The bearer token that clients must send. None accepts all clients.
-        host: The host name that requests may use, beside ``localhost``. None allows any.
+        host: A host name that requests may state besides ``localhost`` and ``127.0.0.1``. Others
+            are refused. None allows any.
     """
     judge, worker = service.judge, service.worker
     worker.thread.start()

@@ -23,15 +23,15 @@ _DRAIN = 30  # seconds to finish requests after SIGTERM
 
 
 def token_from_environment(host: str) -> str | None:
-    """Returns the bearer token that clients must send, from $MEDAL_JUDGES_TOKEN, or None if it is
-    not set.
+    """Returns the bearer token that clients must send, from $MEDAL_JUDGES_TOKEN. None if it is not
+    set.
 
     Args:
-        host: The address at which the server listens.
+        host: The address at which the server listens, such as ``127.0.0.1``.
 
     Raises:
-        ConfigError: The token is too short or not ASCII, or it is missing and other machines reach
-            ``host``.
+        ConfigError: The token has fewer than 16 characters or is not ASCII, or no token is set and
+            ``host`` is open to other machines.
     """
     token = os.environ.get(TOKEN_VARIABLE)
     hint = f"Type: export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
@@ -73,11 +73,11 @@ def serve(
         host: The address at which to listen.
         port: The port. 0 means any free port.
         token: The bearer token that clients must send. None accepts all clients.
-        limits: The limits of requests and of the queue.
+        limits: The limits of requests and of the queue. None means the defaults of ``ServeLimits``.
         ready: Called with the server's URL once it accepts connections.
 
     Raises:
-        MedalError: The port is in use.
+        MedalError: The server cannot listen there, for example because the port is in use.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -28,8 +28,8 @@ class QueuedDialogue:
 
     Attributes:
         dialogue: The dialogue.
-        options: How to score it, a RequestOptions.
-        answer: The future of its judgements.
+        options: The level and the dimensions to score, as a RequestOptions.
+        answer: A future whose result is the list of its judgements.
     """
 
     dialogue: Dialogue
@@ -52,7 +52,7 @@ class JudgeWorker:
         queue: The dialogues that wait.
         judged: The number of dialogues scored so far.
         pace: A moving average of the seconds that a dialogue takes.
-        thread: The thread. It is started by ``start_app``.
+        thread: The thread. The constructor does not start it.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -91,10 +91,11 @@ class JudgeWorker:
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
         """Returns a list of judgements for each of ``dialogues``. If the judge fails on a dialogue,
-        its judgements have no scores and state the reason.
+        its
+        judgements have no scores and state the reason.
 
         Args:
-            options: How to score the dialogues, a RequestOptions.
+            options: The level and the dimensions to score, as a RequestOptions.
         """
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())

@@ -26,7 +26,7 @@ def new_judge(
     Args:
         config: The settings of the run.
         dimensions: The dimensions to learn.
-        args: The training arguments, whose ``device`` the judge is moved to.
+        args: The training arguments. The judge is moved to ``args.device``.
     """
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device

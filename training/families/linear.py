@@ -53,8 +53,12 @@ MLP_GRID: dict[str, tuple[Any, ...]] = {
 
 
 def check_grid(model: LinearConfig) -> None:
-    """Raises ConfigError if the grid of hyperparameters in ``model`` has a name that its head does
-    not use, or a name without values."""
+    """Checks the hyperparameters to try, ``model.grid``, such as ``{"alpha": [0.1, 1.0]}``.
+
+    Raises:
+        ConfigError: The judge's head has no hyperparameter of such a name, or a list of values is
+            empty.
+    """
     names = set(LINEAR_GRID)
     if model.head == "mlp_classifier":
         names = {"classes", *MLPClassifier().get_params()}
@@ -69,13 +73,13 @@ def check_grid(model: LinearConfig) -> None:
 def fit(rows: RunRows, run: TrainingRun) -> LinearJudge:
     """Trains a linear judge on ``rows``, with the settings and dimensions in ``run``.
 
-    The hyperparameters of a head are chosen on validation rows, or by cross-validation if there are
-    none.
+    The hyperparameters of each head are chosen on validation rows, or by cross-validation if there
+    are none.
 
     Raises:
         ConfigError: The grid of hyperparameters is wrong, the labels of a dimension are missing or
-            all equal, all rows are of one conversation, or too few answers have a reply for the
-            reply models.
+            all equal, all rows are of one conversation, or too few assistant turns have a user's
+            reply to train the models of replies.
     """
     config = run.config
     model = config.model
@@ -101,8 +105,9 @@ def fit_reader_and_make_search(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Fits the reader of ``judge`` (its feature extractor) on the training rows, computes the
-    features of all rows, and returns a search for the hyperparameters of its heads.
+    """Fits the reader of ``judge`` (its feature extractor) on the training rows. Computes the
+    features
+    of all rows.
 
     Args:
         train: The training rows.
@@ -162,16 +167,16 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[DialogueReading],
 ) -> TurnScale:
-    """Returns the means and standard deviations with which the features of turns are standardised,
-    separately for user and assistant turns.
+    """Returns the means and standard deviations that standardise the features of turns. User and
+    assistant turns have their own.
 
     Each data source has the same weight.
 
     Args:
         reader: The judge's feature extractor.
         train: The training rows.
-        readings: The turns of each row of ``train``, in the same order. Further readings are
-            ignored.
+        readings: The embeddings and features of the turns of each training row. Element i belongs
+            to ``train[i]``. Further elements are ignored.
     """
     scale = TurnScale.neutral(len(reader.config.bare_feature_names), reader.turn_width)
     is_similarity = np.isin(reader.config.bare_feature_names, SIMILARITY_NAMES)
@@ -206,11 +211,10 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 def make_folds(
     examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
 ) -> Folds:
-    """Returns folds for choosing hyperparameters: pairs of row indices, to fit on and to measure
-    on.
+    """Returns the folds on which hyperparameters are chosen.
 
-    With validation rows there is one fold, which measures on them. Without, the training rows are
-    divided, and the list is empty if all rows are of one conversation (or one chatbot).
+    With validation rows there is one fold, which fits on the training rows and measures on the
+    validation rows. Without them, the training rows are divided.
 
     Args:
         examples: The training rows, then the validation rows.
@@ -218,6 +222,10 @@ def make_folds(
         model: The settings. ``fold_by`` says whether a fold keeps the rows of a ``conversation`` or
             of a ``chatbot`` together.
         seed: Decides which conversations are in which fold.
+
+    Returns:
+        Two arrays for each fold: the indices in ``examples`` of the rows to fit on, and of the rows
+            to measure on. The list is empty if all rows are of one conversation (or one chatbot).
     """
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
@@ -242,14 +250,16 @@ def make_folds(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for the hyperparameters of each head whose scores agree best with people's labels on
-    held-out rows.
+    """A search for the best hyperparameters of each head of a linear judge. The best give scores
+    that
+    agree most with people's labels on held-out rows.
 
     Attributes:
         reader: The judge's feature extractor, which has its settings.
         examples: The n labelled dialogues.
         columns: [n, C] features of the examples.
-        folds: Pairs of row indices, to fit on and to measure on.
+        folds: Two arrays for each fold: the indices in ``examples`` of the rows to fit on, and of
+            the rows to measure on.
         seed: Seeds the fit of an MLP.
     """
 
@@ -278,7 +288,8 @@ class Search:
 
     def find_best_settings(self, dimension: Dimension) -> dict[str, Any]:
         """Returns the hyperparameters with which the head of ``dimension`` agrees best with people
-        on held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
+        on
+        held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
 
         Raises:
             ConfigError: There are several to try and no fold to measure them on, or a fold has no
@@ -300,12 +311,14 @@ class Search:
     def cross_validate(
         self, dimension: Dimension, settings: Mapping[str, Any]
     ) -> float:
-        """Returns how well heads with the hyperparameters ``settings`` agree with people's labels
-        of ``dimension`` on held-out rows.
+        """Returns how well scores on held-out rows agree with people's labels of ``dimension``.
 
         It is Spearman's ρ, or AUC if the dimension is binary, averaged over folds and data sources.
         Where all labels or all scores are equal, it is undefined and left out of the mean. If it is
         undefined everywhere, the result is NaN.
+
+        Args:
+            settings: The hyperparameters of the heads that score, such as ``{"alpha": 0.1}``.
         """
         values: list[float] = []
         for train, held_out in self.folds:
@@ -318,12 +331,12 @@ class Search:
     def agreement(
         self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
-        """Returns statistic -> how well scores agree with people's labels of ``dimension``, such as
-        ``{"spearman/overall": 0.6}``.
+        """Returns how well scores agree with people's labels of ``dimension``, such as
+        ``{"spearman/overall": 0.6}``. Empty if all labels or all scores are equal.
 
         Args:
             units: [k] scores on [0, 1].
-            rows: [k] indices of the scored examples.
+            rows: [k] index in ``examples`` of each scored dialogue.
         """
         name = dimension.name
         examples = [self.examples[row] for row in rows]
@@ -335,11 +348,14 @@ class Search:
     def fit_head(
         self, rows: np.ndarray, dimension: Dimension, settings: Mapping[str, Any]
     ) -> FittedHead:
-        """Returns a head for ``dimension`` with the hyperparameters ``settings``, fitted on the
-        examples with the indices ``rows``.
+        """Returns a head for ``dimension``, fitted on some of the examples.
+
+        Args:
+            rows: [k] indices in ``examples`` of the dialogues to fit on.
+            settings: The hyperparameters of the head, such as ``{"alpha": 0.1}``.
 
         Raises:
-            ConfigError: None of these examples has a label, or a logistic head finds all labels
+            ConfigError: None of these dialogues has a label, or a logistic head finds all labels
                 equal.
         """
         examples = [self.examples[row] for row in rows]
@@ -357,8 +373,9 @@ class Search:
                 classifier supports only ``isotonic``.
 
         Returns:
-            The calibration, or None if ``method`` is ``none`` or not supported, or fewer than 20
-                held-out rows have a label.
+            The calibration. None if ``method`` is ``none`` or not supported, or fewer than 20
+            held-out
+                rows have a label.
         """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:

@@ -80,8 +80,8 @@ def answer_dataset(
 ) -> Dataset:
     """Returns a dataset for training a generative ``judge``, which writes its scores as text.
 
-    An example gives one row for each prompt of the judge. It is left out if its last turn alone is
-    too long for a prompt.
+    An example gives one row for each prompt whose dimensions all have a label. It is left out if
+    its last turn alone is too long for a prompt.
 
     Args:
         judge: The judge to train.
@@ -91,15 +91,15 @@ def answer_dataset(
     Returns:
         A dataset with these columns:
 
-        - ``input_ids``: the token ids of the prompt and of the answer
-        - ``start``: the index of the answer's first token
+        - ``input_ids``: the token ids of the prompt, then those of the answer
+        - ``start``: the index in ``input_ids`` of the answer's first token
         - ``length``: the number of token ids
-        - ``number``: the index of the example
+        - ``number``: the index of the dialogue in ``examples``
         - ``dropped``: the number of turns left out because the dialogue is too long
         - ``cut``: the number of turns shortened for the same reason
 
     Raises:
-        ConfigError: One prompt asks for several dimensions, and an example has labels of only some.
+        ConfigError: An example has labels, but each prompt also asks for a dimension without one.
     """
     rows: list[dict[str, Any]] = []
     unread = 0
@@ -161,11 +161,15 @@ def _prompt_answer_pairs(
 
 
 class AnswerCollator(JudgeCollator):
-    """A collator that pads prompts with their answers to a batch of B rows and T tokens.
+    """A collator that makes a batch of B rows, padded to T tokens. A row is a prompt followed by
+    its
+    answer.
 
     A batch has these keys.
-        input_ids, attention_mask: [B, T].
-        logits_to_keep: [P] positions whose next token is part of an answer in at least one row.
+        input_ids: [B, T] token ids.
+        attention_mask: [B, T] 1 for tokens, 0 for padding.
+        logits_to_keep: [P] positions in the row (from 0) whose next token is part of an answer in
+            at least one row.
         labels: [B, P] the next token at each of these positions, or -1 if it is not part of the
             row's answer.
     """
@@ -186,8 +190,10 @@ class AnswerCollator(JudgeCollator):
 
 
 class AnswerTrainer(JudgeTrainer):
-    """A trainer for a generative judge, which writes its scores as text. The loss is on the tokens
-    of its answers, and validation measures only this loss."""
+    """A trainer for a generative judge, which writes its scores as text. The loss is the
+    cross-entropy
+    of the tokens of its answers. Validation computes only this loss.
+    """
 
     dataset = staticmethod(answer_dataset)
     measures = False  # writing the answers would take longer than the training
@@ -203,11 +209,11 @@ class AnswerTrainer(JudgeTrainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the loss of each row [B], the mean cross-entropy of its answer tokens.
+        """Returns the loss of each row, [B]: the mean cross-entropy of its answer tokens.
 
         Args:
-            logits: [B, P, vocabulary].
-            targets: [B, P] token ids, -1 where there is no answer token.
+            logits: [B, P, vocabulary] logits of the next token at P positions.
+            targets: [B, P] the true next token, -1 where it is not part of an answer.
         """
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
@@ -223,5 +229,7 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Does nothing, because a generative judge writes its scores as text. ``dataset`` and
-        ``method`` are ignored."""
+        """Does nothing, because a generative judge has no calibration. ``dataset`` and ``method``
+        are
+        ignored.
+        """

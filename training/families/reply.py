@@ -1,6 +1,7 @@
-"""Trains the two reply models. A reply model learns which user turn followed an answer. It learns
-from dialogues alone, without ratings. Each model learns from one half of the training dialogues and
-is used on the other half."""
+"""Trains the two reply models of a linear judge. A reply model learns which user turn followed an
+assistant turn, from dialogues alone, without ratings. Each model learns from one half of the
+training dialogues and is used on the other half.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ _LEAST = 2  # answers: a model cannot learn from one
 
 
 def half_index(group: str, seed: int) -> int:
-    """Returns which half of the data (0 or 1) the conversation ``group`` belongs to. Another
-    ``seed`` gives other halves."""
+    """Returns which half of the training dialogues a conversation belongs to, 0 or 1.
+
+    Args:
+        group: The id of the conversation.
+        seed: The seed of the random division. Another seed gives other halves.
+    """
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -41,14 +46,15 @@ def fit_reactions(
     seed: int,
     budget: int,
 ) -> Reactions:
-    """Trains two reply models, which predict the user's next turn, each on one half of the
+    """Trains two models that predict the user's next turn. Each learns from one half of the
     dialogues.
 
     Args:
         reader: The judge's feature extractor. Its setting ``reply`` has the positive and negative
             example replies.
         examples: The training dialogues.
-        readings: The embeddings and features of the turns of each of ``examples``.
+        readings: The embeddings and features of the turns of each dialogue, in the order of
+            ``examples``.
         seed: Divides the dialogues into halves.
         budget: The maximum number of tokens in a batch of texts to encode.
 
@@ -130,9 +136,10 @@ def train_reply_model(
     """Trains ``model`` in place to tell the user's real reply from replies to other turns.
 
     Args:
-        pairs: Six tensors with a row for each of the n turns that have a reply: the embeddings of
-            the turn, of the turn before and of the turn two before, the turn's features, the
-            embedding of the reply, and the index of the reply's text.
+        pairs: Six tensors, each with a row for each of the n turns that have a reply: the
+            embedding of the turn, that of the turn before, that of the turn two before, the turn's
+            features, the embedding of the reply, and a number of the reply. Replies with equal text
+            have the same number.
         generator: The random generator of the order of rows and of the noise.
     """
     optimizer = torch.optim.AdamW(

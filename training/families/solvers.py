@@ -23,12 +23,12 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(slots=True)
 class LabelledRows:
-    """Features and labels of the n rows that have a label of one dimension.
+    """Features and labels of n dialogues, all with a label of the same dimension.
 
     Attributes:
         x: [n, C] features.
         y: [n] labels on [0, 1].
-        sources: [n] the name of each row's data source.
+        sources: [n] the name of each dialogue's data source.
         weights: [n] sample weights, with the same sum for every source.
     """
 
@@ -41,7 +41,7 @@ class LabelledRows:
     def of(
         cls, x: Floats, examples: Sequence[TrainingExample], name: str
     ) -> LabelledRows:
-        """Returns the labelled rows of one dimension.
+        """Returns the features and labels of ``examples`` for one dimension.
 
         Args:
             x: [n, C] features of the examples.
@@ -55,21 +55,32 @@ class LabelledRows:
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
-        """Returns the mean of ``values`` [n, ...] in each data source, [sources, ...]. The sources
-        are in order of their names."""
+        """Returns the mean of ``values`` in each data source, [sources, ...]. The sources are in
+        the
+        alphabetical order of their names.
+
+        Args:
+            values: [n, ...] an entry for each of the n dialogues.
+        """
         names = np.unique(self.sources)
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
     def centre_by_source(self, values: Floats) -> Floats:
-        """Returns ``values`` [n, ...] minus their mean over the data source of the row, [n,
-        ...]."""
+        """Returns ``values`` minus the mean of each data source, [n, ...].
+
+        Args:
+            values: [n, ...] an entry for each of the n dialogues.
+        """
         _, numbers = np.unique(self.sources, return_inverse=True)
         differences: Floats = values - self.source_means(values)[numbers]
         return differences
 
     def deviation_within_sources(self, values: Floats) -> Floats:
-        """Returns the standard deviation [...] of ``values`` [n, ...] within data sources: around
-        the mean of each row's source."""
+        """Returns the standard deviation [...] of ``values`` around the mean of each data source.
+
+        Args:
+            values: [n, ...] an entry for each of the n dialogues.
+        """
         squares = np.average(
             self.centre_by_source(values) ** 2, axis=0, weights=self.weights
         )
@@ -87,10 +98,9 @@ def fit_head(
     """Returns the output head of one dimension, fitted on the examples that have a label of it.
 
     Args:
-        reader: The judge's feature extractor. It has the settings and knows which columns are
-            embeddings.
+        reader: The judge's feature extractor, which has its settings.
         columns: [n, C] features of the examples.
-        examples: The n labelled dialogues. Examples without a label of the dimension are ignored.
+        examples: The n labelled dialogues. Those without a label of the dimension are ignored.
         dimension: The dimension to learn.
         settings: Hyperparameters of the solver, such as ``{"alpha": 1.0, "share": 0.3}``.
         seed: Seeds the fit of an MLP.

@@ -46,7 +46,7 @@ class FollowUpsConfig(Config):
         llms: The models that are asked for follow-ups.
         strategy: Which model may judge with these follow-ups: ``selfmap`` (only the one in
             ``llms``), ``craft`` (only one that is not in ``llms``) or None (any).
-        judge: The name of the model that will judge, used only with ``craft``: it must not be in
+        judge: Only for ``craft``: the name of the model that will judge. It must not be in
             ``llms``.
         signs: ``negative`` (the user is dissatisfied), ``positive`` (satisfied) or both.
         count: The number of follow-ups to ask for in one request.
@@ -79,11 +79,12 @@ class FollowUpRequest:
     """One request to a model for follow-ups, which are messages that a user might send next.
 
     Attributes:
-        id: ``HASH:SIGN:K``, with a hash of the settings.
-        sign: ``negative`` (the user is dissatisfied) or ``positive`` (satisfied).
+        id: A hash of the settings, ``sign`` and ``k``, such as ``3f2a:negative:0``.
+        sign: What the follow-ups express: ``negative`` (the user is dissatisfied) or ``positive``
+            (satisfied).
         k: The index of the request among those for this sign, from 0.
-        text: The model's answer. Filled when it arrives, None before.
-        stage: Name of the step, for the journal of answers. Always ``propose``.
+        text: The model's answer. None before it arrives.
+        stage: Name of the step, for the file of answers. Always ``propose``.
     """
 
     id: str
@@ -94,16 +95,16 @@ class FollowUpRequest:
 
 
 class FollowUpRunner(JobRunner[FollowUpRequest]):
-    """Runner that asks one language model for follow-ups, which are messages that a user might send
-    next.
+    """Runner that asks one language model for follow-ups, which are messages that a user might
+    send next.
 
     Attributes:
-        config: The settings, such as the signs and the number of samples.
+        config: The settings, such as the number of requests.
         prompt: The prompt that asks for a list of follow-ups.
         jobs: Id -> request, for all requests.
 
     Raises:
-        DataError: A line of the journal is damaged.
+        DataError: The journal, the file of earlier answers, has a damaged line.
     """
 
     def __init__(
@@ -150,22 +151,23 @@ class FollowUpRunner(JobRunner[FollowUpRequest]):
 def generate_follow_ups(
     name: str, config: FollowUpsConfig, out: Path
 ) -> FollowUpPool | None:
-    """Asks the models of ``config`` for follow-ups (messages with which a user might react to a
-    reply), and returns the distinct ones.
-
-    Follow-ups that differ only in case or punctuation count once. Returns None if no model lists
-    any.
+    """Asks the models of ``config`` for follow-ups, which are messages with which a user might
+    react to a reply.
 
     Args:
-        name: The name of the pool, which is the returned collection of follow-ups.
+        name: The name of the returned pool.
         config: The models, and how many follow-ups to ask for.
-        out: The file meant for the pool. This function writes only a journal of answers beside it,
-            from which a second run resumes.
+        out: The file in which the caller will save the pool. This function only writes a journal of
+            answers beside it, from which a second run resumes.
+
+    Returns:
+        A pool (collection) of the distinct follow-ups. Follow-ups that differ only in case or
+        punctuation count once. None if no model lists any.
 
     Raises:
         ConfigError: A model cannot be loaded.
         DataError: The journal is damaged.
-        MedalError: A model fails 25 times in a row.
+        MedalError: 25 requests to a model fail in a row.
     """
     journal = Journal(path_beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
@@ -193,11 +195,11 @@ def generate_follow_ups(
 
 
 def parse_follow_ups(answer: str) -> list[str]:
-    """Returns the follow-ups (messages that a user might send next) in ``answer``: the items of its
-    numbered or bulleted list, without quotation marks.
+    """Returns the items of the numbered or bulleted list in ``answer``, without quotation marks.
+    They are follow-ups, messages that a user might send next.
 
-    Leaves out items of more than 20 words, in which models explain themselves, and lines outside
-    the list.
+    Items of more than 20 words, in which models explain themselves, are left out. Lines outside the
+    list are left out too.
     """
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there

@@ -43,7 +43,8 @@ class Answer:
         stage: What the job asked for, such as ``reply`` or ``check``.
         answer: The text of the answer.
         cut: Whether the answer was truncated at its token limit.
-        usage: Tokens, seconds and costs, such as ``{"input_tokens": 12, "money": 0.01}``.
+        usage: Tokens, seconds and US dollars (``money``), such as
+            ``{"input_tokens": 12, "money": 0.01}``.
     """
 
     id: str
@@ -53,7 +54,8 @@ class Answer:
     usage: dict[str, float] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the answer as a line of the journal, without ``cut`` if it is False."""
+        """Returns the fields of the answer as a dict, for a line of the journal. ``cut`` is left
+        out if it is False."""
         record = asdict(self)
         if not self.cut:
             del record["cut"]
@@ -70,12 +72,13 @@ def parse_answer(record: object) -> Answer:
 
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns the settings of the model ``llm`` that can change its answers, for comparison with an
-    earlier run.
+    """Returns name -> value of the settings of the model ``llm`` that can change its answers. They
+    are compared with those of an earlier run.
 
     A setting that names a file or folder is replaced by a hash of its content.
 
     Args:
+        llm: All settings of the model.
         connection: Names of the settings to leave out, such as ``base_url`` and ``timeout``.
     """
     settings = {}
@@ -86,8 +89,8 @@ def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str
 
 
 class Agents:
-    """The language models of a run, one for each agent (a role such as ``judge`` or
-    ``chatbot:NAME``).
+    """The language models of a run, one for each agent (a role such as ``judge``
+    or ``chatbot:NAME``).
 
     A model is loaded when it is first needed. Agents with equal settings share one model.
 
@@ -166,8 +169,8 @@ class _Call(Generic[J]):
         self.error: BaseException | None = None
 
     def start(self, receive: Receive[J], stop: threading.Event) -> None:
-        """Starts a thread that sends the requests to a server. An error in the thread is kept in
-        ``error``.
+        """Starts a thread that sends the requests to a server. An error in the thread is kept
+        in ``error``.
 
         Args:
             receive: Called with a job and its completion as soon as that arrives.
@@ -251,7 +254,7 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def make_request(self, job: J) -> ChatRequest:
-        """Returns the next request of ``job``, with the same seed in each run."""
+        """Returns the next request of ``job``. Its seed is the same in each run."""
 
     @abstractmethod
     def apply_answer(self, job: J, answer: Answer) -> None:
@@ -259,8 +262,8 @@ class JobRunner(ABC, Generic[J]):
         ``active`` when it is finished."""
 
     def next_agent(self, job: J) -> str:
-        """Returns the name of the agent that receives the next request of ``job`` (default: the
-        first agent)."""
+        """Returns the name of the agent that receives the next request of ``job``. By default it is
+        the first agent."""
         return next(iter(self.agents.settings))
 
     def activate_jobs(self) -> None:
@@ -274,8 +277,8 @@ class JobRunner(ABC, Generic[J]):
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, is for a job of this run (default:
-        always). If not, ``replay_journal`` skips the line."""
+        """Returns whether ``answer``, a line of the journal, is for a job of this run. A line for
+        another job is skipped. By default, returns True."""
         return True
 
     def replay_journal(self) -> None:
@@ -437,7 +440,7 @@ class JobRunner(ABC, Generic[J]):
 
 
 def path_beside(out: Path, name: str) -> Path:
-    """Returns the path of the JSONL file ``name`` that accompanies the file ``out``: for
-    ``x.jsonl`` (or ``x.jsonl.gz``, ``x.yaml``) and ``answers``, it is ``x.answers.jsonl``."""
+    """Returns the path of a JSONL file that accompanies ``out``. For ``x.jsonl``, ``x.jsonl.gz`` or
+    ``x.yaml``, and the name ``answers``, it is ``x.answers.jsonl``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

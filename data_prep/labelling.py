@@ -53,15 +53,17 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns ``row`` labelled with the scores of ``judgement``, and with its comments and judge
-    name.
+    """Returns a copy of ``row`` with the scores of ``judgement`` as labels. Its comments and the
+    name of the judge go to ``extra``.
 
-    Earlier labels move to ``extra["earlier_labels"]``. If the judge gave no score, they stay, and
-    ``extra["label_failure"]`` has the reason.
+    Earlier labels move to ``extra["earlier_labels"]``. If the judge gave no score, the row keeps
+    its labels, and ``extra["label_failure"]`` has the reason.
 
     Args:
+        row: The dialogue, with or without labels.
+        judgement: The judge's scores and comments.
         dimensions: The dimensions to label. A dimension without a score gets no label.
-        repeats: How often the judge was asked. With 2 or more, a label has one value per repeat.
+        repeats: How often the judge was asked. With 2 or more, a label has one value for each time.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
     scales = {}
@@ -88,8 +90,8 @@ def with_labels(
 
 
 def _comments(judgement: Judgement) -> dict[str, str]:
-    """Returns dimension -> the judge's comment, for the dimensions with a comment in
-    ``judgement``."""
+    """Returns dimension -> the judge's comment, for the dimensions with a comment
+    in ``judgement``."""
     comments = {}
     for name, details in judgement.details.items():
         if comment := details.get("comment"):
@@ -98,12 +100,12 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns the field for ``row.extra`` that keeps the labels of ``row`` when new ones replace
-    them.
+    """Returns the labels of ``row`` as a field for its ``extra``, where they are kept when new
+    labels replace them.
 
     Returns:
-        ``{"earlier_labels": [...]}``, oldest labels first, the current ones last. Empty if ``row``
-            has no labels.
+        ``{"earlier_labels": [...]}``, with the oldest labels first and the current ones last. Empty
+        if ``row`` has no labels.
     """
     if not row.labels:
         return {}
@@ -114,15 +116,25 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """Returns the names of the faults that ``check``, a judgement of the simulated user, found
-    (score 0.5 or more), such as ``("role_confusion",)``."""
+    """Returns the names of the faults of a simulated user, such as ``("role_confusion",)``, which
+    is one that plays the assistant.
+
+    Args:
+        check: A judge's scores of the user, one for each fault. A score of 0.5 or more means that
+            the user has the fault.
+    """
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """Returns ``row`` with the judgement ``check`` of its simulated user in ``extra``.
+    """Returns a copy of ``row`` that keeps the result of ``check`` in ``extra``.
 
-    The key in ``extra`` is ``malformed`` if the judge found a fault, otherwise ``user_check``.
+    With a fault, the key in ``extra`` is ``malformed``, and its value names the faults and has the
+    judge's comments. Otherwise the key is ``user_check``.
+
+    Args:
+        row: The dialogue.
+        check: A judge's scores of its simulated user, one for each fault.
     """
     if reasons := malformed_reasons(check):
         verdict = {
@@ -143,13 +155,14 @@ def require_labellable(
     """Checks that each of ``rows`` can be labelled as a whole dialogue.
 
     Args:
+        rows: The dialogues.
         replace_labels: Whether rows may have labels already.
-        need_lang: Whether each row needs a language, without which its simulated user cannot be
-            checked for another one.
+        need_lang: Whether each row must state its language. The check of simulated users needs it,
+            because writing in another language is a fault.
 
     Raises:
-        MedalError: A row is about one turn, not a dialogue, has labels already, or lacks a needed
-            language.
+        MedalError: A row is about one turn and not a whole dialogue, has labels that may not be
+            replaced, or lacks a needed language.
     """
     count = with_labels = 0
     for row in rows:
@@ -184,23 +197,26 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[LabelCounts, ScoreReport]:
-    """Labels the dialogues in ``file`` with ``judge``, and writes each to one file in the folder
-    ``out``: malformed.jsonl (faulty simulated user), labelled.jsonl or unlabelled.jsonl.
+    """Labels the dialogues in ``file`` with ``judge``, and writes them to the folder ``out``.
 
-    Give at least one of the judges.
+    A dialogue goes to malformed.jsonl if its simulated user has a fault. Otherwise it goes to
+    labelled.jsonl, or to unlabelled.jsonl if it got no label. Give at least one of the two judges.
 
     Args:
+        file: The dialogues.
+        out: The folder to write.
         judge: Judges the dialogues. With None, only the simulated users are checked, and dialogues
             keep their labels.
-        user_judge: Finds malformed simulated users, whose dialogues get no label. With None, users
-            are not checked.
+        user_judge: Finds simulated users with a fault, such as playing the assistant. Their
+            dialogues get no label. With None, users are not checked.
         min_coverage: The minimum fraction of users that ``user_judge`` must judge, on [0, 1].
         overwrite: Whether to discard the judgements of an earlier run.
         retry_failed: Whether to ask again about dialogues that failed in an earlier run.
         reading: How to read ``file``.
 
     Returns:
-        The counts, and the report of ``judge`` (of ``user_judge`` if that is the only judge).
+        The counts of the run, and the scoring report of ``judge``. Without ``judge``, it is the
+        report of ``user_judge``.
 
     Raises:
         CoverageError: ``user_judge`` judged too few users.
@@ -258,13 +274,16 @@ def label_and_write_rows(
     folder: Path,
     summary: LabelCounts,
 ) -> None:
-    """Labels ``rows``, and writes each to one file in ``folder``: malformed.jsonl (faulty simulated
-    user), labelled.jsonl or unlabelled.jsonl.
+    """Labels ``rows``, and writes each to one of three files in ``folder``.
+
+    A row goes to malformed.jsonl if its simulated user has a fault. Otherwise it goes to
+    labelled.jsonl, or to unlabelled.jsonl if it got no label.
 
     Args:
         rows: The dialogues.
         checks: Row id -> judgement of the simulated user. None if users were not checked.
         judgements: Row id -> judgement of the dialogue. With None, rows keep their labels.
+        folder: The folder to write.
         summary: The counts to update. It also names the dimensions to label.
 
     Raises:
@@ -298,15 +317,16 @@ def label_and_write_rows(
 
 
 def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """Returns a bar chart of the rates of malformed simulated users (MEDAL, Figure 7).
+    """Returns a bar chart of the share of simulated users with a fault, in percent of those checked
+    (MEDAL, Figure 7).
 
-    It has a panel for all faults and one for each fault. A panel has a bar with Wilson's interval
-    for each language and user model.
+    The first panel is for any fault, each further panel for one fault. A bar stands for one
+    language and user model, and has Wilson's interval.
 
     Args:
         users: Counts for each language and user model, at least one, such as ``{"lang": "en",
-            "user": NAME, "checked": 50, "malformed": 4, "role_confusion": 3}``. Users that no judge
-            could check have ``checked`` 0 and no bar.
+            "user": NAME, "checked": 50, "malformed": 4, "role_confusion":
+            3}``. An entry with ``checked`` 0 has no bar.
     """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
@@ -347,9 +367,8 @@ class LabelCounts:
         repeats: How often the judge was asked about each dialogue.
         kinds: Output file (``labelled``, ``malformed`` or ``unlabelled``) -> number of rows.
         failures: Reason -> number of failed judgements.
-        users: One mapping for each simulated user whose messages a judge checked for faults:
-            ``{"lang": "en", "user": NAME, "checked": 1, "malformed": 1, "role_confusion": 1}``. A
-            count is 0 or 1.
+        users: One mapping for each simulated user that a judge checked for faults: ``{"lang": "en",
+            "user": NAME, "checked": 1, "malformed": 1, "role_confusion": 1}``. A count is 0 or 1.
         deviations: Dimension -> standard deviations (n - 1) of the scores over repeats, one for
             each dialogue.
     """
@@ -363,8 +382,7 @@ class LabelCounts:
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
-        """Adds ``check`` to the counts: a judge's verdict on the messages of the simulated user in
-        ``row``."""
+        """Counts ``check``, a judge's scores of the faults of the simulated user in ``row``."""
         reasons = malformed_reasons(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
@@ -376,8 +394,7 @@ class LabelCounts:
 
     def add_judgement(self, judgement: Judgement) -> None:
         """Counts ``judgement`` if it failed. If the judge was asked more than once, adds the
-        standard deviation of its scores on each dimension to ``deviations``.
-        """
+        standard deviation of its scores on each dimension to ``deviations``."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         for name, details in judgement.details.items():
@@ -414,9 +431,8 @@ class LabelCounts:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields the tables to print: standard deviations over repeats (MEDAL, Table 3), and the
-        malformed users of each language and user model (Figure 7). A table without rows is left
-        out."""
+        """Yields the tables to print: standard deviations over repeats (MEDAL, Table 3), and shares
+        of simulated users with a fault (Figure 7). A table without rows is left out."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

@@ -10,10 +10,10 @@ from medal_judges.stats.intervals import Estimate
 
 
 def share_panel(title: str, shares: Mapping[str, Estimate]) -> Intervals:
-    """Returns a panel of a figure, called ``title``, with one bar in percent for each of
-    ``shares``.
+    """Returns a panel of a figure, with one bar in percent for each of ``shares``.
 
     Args:
+        title: The heading of the panel.
         shares: Label of the bar -> proportion on [0, 1] with its interval.
     """
     estimates = [in_percent(share) for share in shares.values()]

@@ -54,7 +54,7 @@ class TranslateConfig(Config):
 class UnusableError(ValueError):
     """Raised if a model's answer is not a usable translation.
 
-    The message of the error says why. The next attempt shows it to the model.
+    The message of the error says why. It becomes part of the prompt of the next attempt.
     """
 
 
@@ -73,14 +73,14 @@ def _parse_object(answer: str) -> dict[str, Any]:
 class Translation:
     """The translation of one dialogue, finished or in progress.
 
-    The caller gives ``row`` and ``lang``. A ``TranslationRunner`` fills ``texts``, ``tries`` and
-    ``reason``.
+    The caller gives ``row`` and ``lang``. The run fills ``texts``, ``tries`` and ``reason``.
 
     Attributes:
         row: The original dialogue.
         lang: The language to translate into, such as ``de``.
         row_id: The id of the translated dialogue, such as ``ID--in-de``.
-        id: The id in the journal: ``row_id`` and a hash of the original text.
+        id: ``row_id`` and a hash of the original text. It names the translation in the file of
+            answers.
         turns: Key in the model's JSON answer, such as ``1_user`` -> original turn.
         texts: The translated text of each turn, None until an answer is usable.
         tries: The number of answers so far.
@@ -104,11 +104,11 @@ class Translation:
         return f"0:{self.tries}"
 
     def parse_texts(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the translated text of each turn from ``fields``, the JSON object that a model
-        answered.
+        """Returns the translated text of each turn, in the order of the turns.
 
         Args:
-            fields: Key of a turn, such as ``1_user`` -> its translation.
+            fields: The JSON object that a model answered: key of a turn, such as ``1_user`` -> its
+                translation.
 
         Raises:
             UnusableError: A turn is missing, unexpected or not a plausible translation.
@@ -147,13 +147,13 @@ class Translation:
 
 
 class TranslationRunner(JobRunner[Translation]):
-    """Runner that asks one model for translations of dialogues, and asks again after an unusable
-    answer.
+    """Runner that asks one model for translations of dialogues. It asks again after an
+    unusable answer.
 
     Attributes:
         config: The settings.
         prompt: The prompt that asks for a translation.
-        jobs: Id in the journal -> translation, for all translations of the run.
+        jobs: Id in the file of answers -> translation, for all translations of the run.
         earlier: The number of translations that earlier runs finished with success.
         finished: The number of finished translations, including ``earlier`` and failed ones.
     """
@@ -197,17 +197,17 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Translates all of ``translations``, and sets their field ``texts``. It stays None for a
-        dialogue if all attempts failed.
+        """Translates ``translations``, and sets the field ``texts`` of each. If all attempts at a
+        dialogue fail, its ``texts`` stays None.
 
         The model's answers go to a journal beside the file ``out``, from which a second run
         resumes. ``out`` is not written.
 
         Args:
             translations: The dialogues to translate, each with its target language.
-            out: The file meant for the translations.
+            out: The file in which the caller will save the translations.
             overwrite: Whether to discard the journal of an earlier run.
-            progress: Called with the number of finished translations after each answer.
+            progress: Called after each answer, with the number of finished translations.
 
         Raises:
             MedalError: Two dialogues have the same id, ``out`` exists without its journal, the
@@ -275,8 +275,7 @@ class TranslationRunner(JobRunner[Translation]):
             self.finished += 1
 
     def make_request(self, job: Translation) -> ChatRequest:
-        """Returns the request for the next attempt at ``job``. Each attempt has a different
-        seed."""
+        """Returns the request for the next attempt at ``job``. Each attempt has its own seed."""
         texts = {key: turn.content for key, turn in job.turns.items()}
         values = {
             "language": language(job.lang).name,
@@ -303,18 +302,18 @@ def translate_to_file(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Translates dialogues with ``runner``, and writes the translated dialogues, without labels, to
-    ``out``.
+    """Translates dialogues with ``runner``, and writes the translations, without labels,
+    to ``out``.
 
-    If ``out`` is ``x.jsonl``, failed translations are written to ``x.failed.jsonl`` with the
-    reason.
+    If ``out`` is ``x.jsonl``, dialogues without a usable translation are written to
+    ``x.failed.jsonl``, each with the reason.
 
     Args:
         runner: The runner of the model that translates.
         translations: The dialogues to translate, each with its target language.
         out: The file to write. Rows in it that are not in ``translations`` are kept.
         overwrite: Whether to discard the translations and the journal of earlier runs.
-        progress: Called with the number of finished translations after each answer.
+        progress: Called after each answer, with the number of finished translations.
 
     Returns:
         Reason of failure -> number of failed translations.

@@ -40,9 +40,9 @@ def parse_annotations(
         project: The dialogues, the dimensions, and who annotates which dialogue.
 
     Returns:
-        The valid annotations, and a list of messages about problems. A rating that is missing or
-        off its scale is None. Each such rating, each annotation with a problem, and each annotator
-        with dialogues left to rate has a message.
+        The valid annotations, and messages about problems. In a valid annotation, a rating that is
+        missing or off its scale is None, and has a message. There is also a message for each
+        annotator who has not rated all their dialogues.
     """
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Annotation]] = defaultdict(list)
@@ -176,14 +176,13 @@ def _parse_rating(text: str, dimension: Dimension) -> float | None:
 def merge_ratings(
     annotations: Iterable[Annotation], project: Project
 ) -> Iterator[LabelledDialogue]:
-    """Yields the dialogues of ``project`` that have annotations, with the annotators' ratings as
-    labels.
+    """Yields the annotated dialogues of ``project``, with the annotators' ratings as labels.
 
     A label has one rating per annotator, in the order of the names in ``extra["annotators"]``.
     Labels from before the annotation move to ``extra["earlier_labels"]``.
 
     Args:
-        annotations: Valid annotations with ratings as numbers, from ``parse_annotations``.
+        annotations: Checked annotations, with ratings as numbers or None.
         project: The dialogues and the dimensions.
     """
     by_key: dict[str, list[Annotation]] = defaultdict(list)

@@ -29,12 +29,11 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
     """Returns the labelling interface of Label Studio as XML: a required choice for each of
-    ``questions``, then two free texts.
+    ``questions``, then two text fields.
 
     Args:
         questions: The questions with their possible answers.
-        asks: Kind of question -> its wording, from ``Guidelines.asks``. Only ``other_text`` and
-            ``comment`` are used, as headings of the free texts.
+        asks: ``other_text`` and ``comment`` -> heading of that text field. Other keys are ignored.
     """
     template = render_template(
         TEMPLATES, "label_studio.xml", questions=questions, asks=asks
@@ -53,7 +52,7 @@ def make_tasks(
     because they could reveal the chatbot.
 
     Args:
-        rows: Pairs of the key that annotators see and the dialogue.
+        rows: (key, dialogue) pairs. Annotators see the key in place of the id.
         annotator: The person to whom the tasks are assigned, if any.
     """
     tasks = []
@@ -147,8 +146,8 @@ def _answer_text(value: Mapping[str, Any]) -> str:
 
 
 def _account_name(completed_by: Any) -> str:
-    """Returns the name of the Label Studio account ``completed_by``: an e-mail address or
-    ``account-NUMBER``.
+    """Returns the name of the Label Studio account ``completed_by``: an e-mail address
+    or ``account-NUMBER``.
 
     Args:
         completed_by: The account's number, or an object with ``email`` or ``id``. None gives an

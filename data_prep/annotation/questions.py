@@ -22,12 +22,12 @@ EMPTY = "[empty message]"
 
 
 class Criteria(Config):
-    """Instructions for annotators on one dimension, which is an issue (yes or no) or a rating (a
-    number).
+    """Instructions for annotators on one dimension, which is an issue (yes or no) or a rating
+    (a number).
 
     Attributes:
         title: The heading. By default the name of the dimension.
-        ask: The question. By default the one in ``Guidelines.asks`` for issues or for ratings.
+        ask: The question. By default the common question for issues or for ratings.
         mark: Only for issues: when to answer yes.
         leave: Only for issues: when to answer no.
         grades: Only for ratings: what each level of the scale means, from the lowest to the
@@ -65,7 +65,7 @@ class Guidelines(Config):
 class AnnotationQuestion:
     """The question about one dimension that annotators see, with its criteria.
 
-    An issue (yes or no) has ``mark`` and ``leave``. A rating has ``grades``.
+    The dimension is an issue (yes or no) or a rating (a number).
 
     Attributes:
         dimension: The dimension that the question is about.
@@ -73,8 +73,8 @@ class AnnotationQuestion:
         ask: The question.
         mark: When to answer yes. Empty for a rating.
         leave: When to answer no. Empty for a rating.
-        grades: What each level of a rating means, in the order of ``dimension.levels``. Empty for
-            an issue, or if the guidelines do not say.
+        grades: What each level of a rating means, from the lowest to the highest. Empty for an
+            issue, or if the guidelines do not say.
     """
 
     dimension: Dimension
@@ -90,7 +90,8 @@ class AnnotationQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The possible answers, in the order of ``dimension.levels``, such as ``("no", "yes")``."""
+        """The possible answers from the lowest to the highest, such as ``("no", "yes")`` or
+        ``("1", "2", "3")``."""
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)
@@ -113,8 +114,8 @@ class Annotation:
         where: The file and its row or task, for error messages.
         key: The dialogue's key, such as ``d41b0c0ffee12``, which annotators see in place of its id.
         annotator: The name of the annotator.
-        values: Dimension -> rating. A text such as ``"4"`` as entered. After ``parse_annotations``
-            a number, or None for an invalid rating.
+        values: Dimension -> rating. It is the text as entered, such as ``"4"``. In a checked
+            annotation it is a number, or None for an invalid rating.
         texts: ``other_text`` or ``comment`` -> the free text entered there.
     """
 

@@ -29,8 +29,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def answer_sheet_columns(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the column names of the sheet in which annotators answer: number, key of the
-    dialogue, annotator, language, one column for each of ``questions``, and two free texts."""
+    """Returns the column names of the sheet in which annotators answer.
+
+    They are ``number``, ``key`` (which stands for the dialogue), ``annotator``, ``lang``, the name
+    of each of ``questions``, and ``other_text`` and ``comment`` for free texts.
+    """
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -47,7 +50,8 @@ def write_xlsx(
     each turn) and ``questions``.
 
     Args:
-        rows: Pairs of the key that annotators see and the dialogue.
+        path: The file to write.
+        rows: (key, dialogue) pairs. Annotators see the key in place of the id.
         questions: The questions, one for each dimension.
         annotator: The name to fill in. If it is empty, annotators type theirs.
 
@@ -91,8 +95,8 @@ def write_xlsx(
 
 
 def _format_text_cells(sheet: Any) -> None:
-    """Formats the text cells of ``sheet``: Excel shows them as text, never as a formula, and wraps
-    them."""
+    """Formats the text cells of ``sheet``: Excel shows them as text, never as a formula, and
+    wraps them."""
     from openpyxl.styles import Alignment
 
     for cells in sheet.iter_rows():
@@ -104,9 +108,12 @@ def _format_text_cells(sheet: Any) -> None:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Annotation]:
-    """Yields an annotation for each row of the workbook ``path`` that has a key or a rating.
+    """Yields an annotation for each row of a workbook that has a dialogue key or a rating.
+
+    The sheet ``answers`` is read, or the first sheet if there is none of that name.
 
     Args:
+        path: The workbook.
         dimensions: Names of the columns with ratings.
 
     Raises:

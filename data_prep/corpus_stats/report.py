@@ -151,8 +151,8 @@ def text_statistics_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def _to_cell(value: float, reason: str) -> Estimate:
-    """Returns ``value`` as a table cell without an interval. NaN becomes an empty cell that states
-    ``reason``."""
+    """Returns ``value`` as a table cell without an interval. NaN becomes an empty cell that
+    states ``reason``."""
     if np.isnan(value):
         return Estimate(None, reason=reason)
     return Estimate(float(value))
@@ -208,9 +208,10 @@ def chatbot_language_tables(stats: CorpusStatistics) -> Iterator[Table]:
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Returns a figure with a panel for each issue (a fault such as ``repetitive``): the share of
-    dialogues with the issue in each language (MEDAL, Figure 9). Returns None if ``stats`` has no
-    issues.
+    """Returns a figure with a panel for each issue, which is a fault such as ``repetitive`` (MEDAL,
+    Figure 9). Returns None if ``stats`` has no issues.
+
+    A bar is the share of dialogues with the issue in one language, in percent.
     """
     panels = []
     for issue in stats.issues:
@@ -228,8 +229,8 @@ def score_distribution_figures(stats: CorpusStatistics) -> dict[str, Figure]:
     (MEDAL, Figure 10).
 
     Returns:
-        Dimension -> figure, for the numeric dimensions in ``stats`` whose scale has at most 11
-            whole numbers.
+        Dimension -> figure. Numeric dimensions whose scale has more than 11 whole numbers are left
+        out, and so are those without a known scale.
     """
     figures = {}
     for dimension in stats.graded_dimensions:
@@ -268,8 +269,12 @@ def _score_distribution_figure(
 
 
 def provenance_facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
-    """Returns (name, value) pairs about the origin of ``stats``: files, hash of the data, version
-    of this package, judges that labelled the rows, and numbers of failed and malformed rows."""
+    """Returns (name, value) pairs about the origin of ``stats``, such as
+    ``("labels by", "gpt-4.1 (90 rows)")``.
+
+    They state the files, a hash of the data, the version of this package, the judges that labelled
+    the rows, and the numbers of failed and malformed rows.
+    """
     pairs = [
         ("files", stats.name),
         ("data", stats.data),

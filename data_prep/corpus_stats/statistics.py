@@ -42,15 +42,17 @@ class CorpusStatistics:
 
     Attributes:
         name: The name of the set.
-        rows: A row for each dialogue. Columns: ``lang``, ``chatbot``, ``user`` and ``group`` (the
-            conversation). Also, for the user and the ``assistant``, the number of turns
-            (``turns_user``), their total length (``words_user`` or ``characters_user``) and MTLD, a
-            measure of lexical diversity (``mtld_user``).
+        rows: A row for each dialogue. Columns are ``lang``, ``chatbot``, ``user`` (the user model)
+            and ``group`` (the conversation). Columns that end in ``_user`` or ``_assistant``
+            measure one speaker: number of turns (``turns_user``), their total length
+            (``words_user`` or ``characters_user``), and MTLD, a measure of lexical diversity
+            (``mtld_user``).
         labels: The same rows as in ``rows``, with a column for each dimension. A cell is the mean
             label of the annotators, NaN without a label.
         scales: Dimension -> scale (low, high), such as ``{"overall": (1, 5)}``. None if unknown.
         shares: Names of the yes-or-no dimensions. Their mean labels are rounded to 0 or 1.
-        issues: The names in ``shares`` that MEDAL's rubric has too.
+        issues: The names in ``shares`` that are dimensions of MEDAL's rubric, such as
+            ``repetitive``.
         tools: Language -> name of the tool that splits its texts into words.
         counts: Number of rows with labels (``labelled``), of rows that a judge failed to label
             (``failed``), and of rows with a faulty simulated user (``malformed``).
@@ -77,8 +79,7 @@ class CorpusStatistics:
         return sorted(names, key=lambda name: not name.startswith("overall"))
 
     def groupable_names(self, column: str) -> list[str]:
-        """Returns the sorted names in ``column`` of ``rows``, if tables can have a row for each
-        name.
+        """Returns the sorted distinct names in one column of ``rows``.
 
         The list is empty if no row has a name. It is also empty for more than 60 names, which are
         probably people and not systems.
@@ -92,8 +93,8 @@ class CorpusStatistics:
         return names
 
     def select_rows(self, **speakers: str) -> pd.DataFrame:
-        """Returns the rows whose columns have the given values, such as ``select_rows(lang="de",
-        chatbot="bot")``.
+        """Returns the rows whose columns have the given values, such
+        as ``select_rows(lang="de", chatbot="bot")``.
 
         Args:
             speakers: Column (``lang``, ``chatbot`` or ``user``) -> its value.
@@ -105,12 +106,13 @@ class CorpusStatistics:
 
     def estimate(self, rows: pd.DataFrame, dimension: str) -> Estimate:
         """Returns the mean label on ``dimension`` over ``rows``, with its 95% interval. For a
-        yes-or-no dimension, the mean is the share of rows with label 1.
+        yes-or-no dimension, it is the share of rows with label 1, on [0, 1].
 
         The interval treats dialogues of one conversation as dependent.
 
         Args:
-            rows: Rows of the field ``rows``, such as those from ``select_rows``.
+            rows: A selection of the rows of this object.
+            dimension: The dimension, such as ``overall``.
         """
         answers = self.labels.loc[rows.index, dimension].dropna()
         sample = Sample(
@@ -130,8 +132,8 @@ def compute_statistics(
     Args:
         dialogues: The rows, with or without labels.
         name: The name of the set, for headings.
-        lemmas: Whether MTLD, a measure of lexical diversity, is computed on lemmas (which needs
-            packages) or on words.
+        lemmas: Whether MTLD, a measure of lexical diversity, is computed on lemmas, for which
+            packages are needed. False: on words.
 
     Raises:
         MedalError: Two rows have the same id, or different scales for one dimension.

@@ -40,8 +40,7 @@ def length(text: str, unit: Unit) -> int:
 
 
 class Lemmatiser(NamedTuple):
-    """A tool that splits texts of one language into lemmas, or into words if there is no list of
-    lemmas.
+    """A tool that splits texts of one language into lemmas, or into words if it has no lemmas.
 
     Attributes:
         name: Description to show beside results, such as ``jieba 0.42.1 tokens``. If ``split`` is
@@ -55,8 +54,7 @@ class Lemmatiser(NamedTuple):
 
 
 def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
-    """Returns the tool that splits texts in ``lang``: jieba for Chinese, otherwise spaCy's
-    tokenizer.
+    """Returns the tool that splits texts in one language: jieba for Chinese, otherwise spaCy.
 
     If spacy-lookups-data has no lemmas for the language, the tool returns words in place of lemmas.
 
@@ -78,8 +76,8 @@ def load_lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
 
 
 def _load_jieba() -> Lemmatiser:
-    """Returns a tool that splits Chinese into words. Raises MissingExtraError if jieba is not
-    installed."""
+    """Returns a tool that splits Chinese into words. Raises MissingExtraError if jieba is
+    not installed."""
     jieba = _import_extra("jieba")
     jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
     jieba.initialize()
@@ -91,8 +89,8 @@ def _load_jieba() -> Lemmatiser:
 
 
 def _load_spacy(lang: str) -> Lemmatiser:
-    """Returns spaCy's tool for the language ``lang``, which gives words if spaCy has no lemmas for
-    it.
+    """Returns spaCy's tool for the language ``lang``, which gives words if spaCy has no lemmas
+    for it.
 
     If spaCy lacks the language, the tool splits at spaces and punctuation. Languages without spaces
     are then not split.
@@ -150,11 +148,11 @@ def _is_word(token: str) -> bool:
 
 
 def mtld(tokens: Sequence[str]) -> float | None:
-    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010), or
-    None if no token occurs twice.
+    """Returns the MTLD of ``tokens``, a measure of lexical diversity (McCarthy and Jarvis 2010).
+    Returns None if no token occurs twice.
 
     MTLD is the mean number of tokens over which the type-token ratio (distinct tokens over all
-    tokens) stays above 0.72, averaged over a forward and a backward pass.
+    tokens) stays above 0.72. It is the average of a forward and a backward pass.
     """
     # The package lexical-diversity 0.1.1, which the MEDAL paper used, gives the same number.
     forward = _count_factors(tokens)

@@ -30,12 +30,12 @@ _REACH = 3  # words before a match among which a negation counts
 
 
 class ForeignLanguageFinder:
-    """A filter for dialogues whose chatbot answered in a foreign language, which it finds by
-    keywords in the judge's comments (MEDAL, section 5.1).
+    """A filter for dialogues whose chatbot answered in a foreign language (MEDAL, section 5.1). It
+    searches the judge's comments for keywords.
 
     Attributes:
-        keywords: The file configs/curate/foreign_language.yaml: phrases and language names to look
-            for, and negations that make a keyword not count.
+        keywords: The content of configs/curate/foreign_language.yaml: phrases and language names to
+            look for, and negations that make a keyword not count.
         hash: A hash of ``keywords``.
     """
 
@@ -46,10 +46,9 @@ class ForeignLanguageFinder:
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """Returns the keyword and the comment that show that the chatbot of ``row`` answered in a
-        foreign language, or None if no comment shows it.
+        foreign language. Returns None if no comment shows it.
 
-        Comments count only if the row has a label of 0.5 or more in the dimension that ``keywords``
-        names (``uninterpretable``).
+        Comments count only if the row has a label of 0.5 or more for the issue ``uninterpretable``.
         """
         comments = row.extra.get("comments")
         answers = _given_values(row, self.keywords["dimension"])
@@ -64,13 +63,15 @@ class ForeignLanguageFinder:
         return None
 
     def find_keyword(self, comment: str, lang: str) -> str | None:
-        """Returns the first keyword for a foreign language in ``comment``, or None.
+        """Returns the first keyword for a foreign language in ``comment``, such as
+        ``switches to French``, or None.
 
         A keyword does not count within three words after a negation, or in a clause that names the
         user but not the chatbot.
 
         Args:
-            lang: The language of the dialogue, whose name is not a keyword.
+            comment: A judge's comment on a dialogue, in English.
+            lang: The language of the dialogue. Its name is not a keyword.
         """
         keywords = self.keywords
         for pattern in self._patterns(lang):
@@ -110,8 +111,8 @@ class ForeignLanguageFinder:
 
 
 def _any_of_pattern(words: Iterable[str]) -> str:
-    """Returns a regular expression that matches each of ``words``. Without words it never
-    matches."""
+    """Returns a regular expression that matches each of ``words``. Without words it
+    never matches."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
 
 
@@ -158,11 +159,11 @@ class Candidate:
 
     Attributes:
         id: The id of the dialogue.
-        lang: Its language.
-        group: The conversation that the dialogue belongs to, or for a generated dialogue its seed
-            context (what the simulated user was told about itself).
-        user: The name of the user model.
-        chatbot: The name of the chatbot.
+        lang: Its language, such as ``en``.
+        group: The conversation that the dialogue belongs to. For a generated dialogue, it is what
+            the simulated user was told about itself.
+        user: The name of the user model. Empty if unknown.
+        chatbot: The name of the chatbot. Empty if unknown.
         categories: Names of the issues in the dialogue, such as ``("unsafe", "repetitive")``, or
             ``("clean",)``. Empty if ``other`` is the only issue. Such a dialogue is never selected.
         level: The overall score, rounded to a whole number, or None.
@@ -200,21 +201,20 @@ class LabelRules:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """``clean`` and the names of the issues."""
+        """The names of all categories: ``clean``, then the issues."""
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns the names of the dimensions without a label in ``row``, among ``issues`` and
-        ``overall``."""
+        """Returns those of ``issues`` and the overall dimension for which ``row`` has no label,
+        as names."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
     def to_candidate(self, row: LabelledDialogue) -> Candidate:
-        """Returns the labelled dialogue ``row`` as a candidate, with its categories and overall
-        score.
+        """Returns a labelled dialogue as a candidate, with its categories and overall score.
 
-        An issue counts if at least half of the raters (or repeats of a judge) found it. ``level``
-        is the mean overall score, rounded, with halves rounded down: 3.5 becomes 3.
+        The dialogue has an issue if at least half of its ratings say so. The overall score is the
+        mean of the ratings, rounded to a whole number. Halves are rounded down: 3.5 becomes 3.
         """
         present = []
         for name in (*self.issues, *self.faults):
@@ -243,11 +243,14 @@ def _given_values(row: LabelledDialogue, name: str) -> list[float]:
 
 
 def load_label_rules(rubric: str = "medal") -> LabelRules:
-    """Returns the rules that put dialogues into categories, one for each issue of ``rubric``.
-    Raises ConfigError if the rubric has no dimension ``overall``.
+    """Returns the rules that put dialogues into categories: one for each issue of ``rubric``,
+    and ``clean``.
 
     Args:
         rubric: A shipped name such as ``medal``, or the path of a YAML file.
+
+    Raises:
+        ConfigError: The rubric has no dimension ``overall``.
     """
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
@@ -271,18 +274,18 @@ def read_candidates(
     foreign: ForeignLanguageFinder | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Reads ``options.files``, and returns the dialogues that may be selected and those left out.
+    """Reads ``options.files``, and separates the dialogues that may be selected from the others.
 
     Args:
         options: Names the files and the languages to read. Dialogues in other languages are in
             neither list.
         rules: Decides the categories of a dialogue.
         foreign: Finds chatbot replies in a foreign language. None keeps such dialogues.
-        report: Gets the counts of dialogues and malformed lines.
+        report: Gets the counts of dialogues and bad rows.
 
     Returns:
-        The candidates, and a mapping for each dialogue left out, such as ``{"id": ..., "lang":
-            "en", "reason": "missing_label", "detail": ...}``.
+        The candidates, and a list of the dialogues left out, each as ``{"id": ..., "lang": "en",
+        "reason": "missing_label", "detail": ...}``.
 
     Raises:
         DataError: A file is missing or damaged, two rows have the same id, or there is no

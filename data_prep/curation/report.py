@@ -29,16 +29,16 @@ _FACTORS = ("categories", "level", "chatbot", "user")
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """The result of ``curate``: the dialogues selected for annotation.
+    """The result of a curation: the dialogues selected for annotation.
 
     Attributes:
         options: The options of ``medal curate``.
         facts: What the selection was made from and how, such as ``{"seed": "0", "pool": HASH}``.
         left_out: A mapping for each dialogue that could not be selected, with its ``reason``.
         selections: Language -> selected dialogues, in the order of selection.
-        counts: A table of how often each value occurs. Columns: ``lang``, ``factor`` (such as
-            ``chatbot``), ``value`` (such as ``aya-8b``), and the numbers of dialogues with the
-            value among all candidates (``pool``) and among the selected ones (``selected``).
+        counts: A table with a row for each value of a factor. Columns are ``lang``, ``factor``
+            (such as ``chatbot``), ``value`` (such as ``aya-8b``), and two numbers of dialogues with
+            that value: among all candidates (``pool``) and among the selected ones (``selected``).
     """
 
     options: CurateOptions
@@ -48,8 +48,8 @@ class Curation:
     counts: pd.DataFrame
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of curation.json: ``facts``, the number of dialogues left out, and
-        ``counts``."""
+        """Returns the content of curation.json: ``facts``, the number of dialogues left out,
+        and ``counts``."""
         return {
             "facts": self.facts,
             "left_out": len(self.left_out),
@@ -58,17 +58,16 @@ class Curation:
 
 
 def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
-    """Selects dialogues for annotation by ``options``, separately for each language.
+    """Selects dialogues for annotation, separately for each language.
 
     Args:
         options: The options of ``medal curate``, such as the files and the number of dialogues.
-        reading: Gets the counts of dialogues and malformed lines.
+        reading: A report, in which dialogues and bad rows are counted.
 
     Raises:
         ConfigError: The rubric has no dimension ``overall``.
         DataError: A file is missing or damaged, two rows have the same id, or there is no
             candidate.
-        SourceError: A data set in ``options.files`` is unknown or not available.
     """
     rules = load_label_rules(options.rubric)
     foreign = None
@@ -101,8 +100,8 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
 
 
 def _count_values(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
-    """Returns value -> number of ``candidates`` with that value in the field ``factor``, such as
-    ``chatbot``."""
+    """Returns value -> number of ``candidates`` with that value in the field ``factor``, such
+    as ``chatbot``."""
     counts: Counter[str] = Counter()
     for candidate in candidates:
         value = getattr(candidate, factor)
@@ -118,11 +117,11 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
     Returns:
         The dialogues, sorted by language and order of selection. ``extra["curation"]`` has ``rank``
-            (1: selected first), ``weight`` (the number of candidates that the dialogue represents)
-            and ``pool`` (the number of candidates in the language).
+        (1: selected first), ``weight`` (the number of candidates that the dialogue represents) and
+        ``pool`` (the number of candidates in the language).
 
     Raises:
-        KeyError: A file no longer has a selected dialogue.
+        KeyError: A selected dialogue is no longer in the files.
         DataError: A file is missing or damaged.
     """
     options = curation.options
@@ -142,11 +141,11 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns a table with a row for each language in ``curation``: the numbers of candidates,
-    selected dialogues and distinct conversations, and the effective sample size.
+    """Returns a table with a row for each language in ``curation``. The columns are the numbers of
+    candidates, selected dialogues and distinct conversations, and the effective sample size.
 
     The effective size is the number of equally weighted dialogues that would say as much about the
-    pool.
+    candidates.
     """
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
@@ -165,8 +164,7 @@ def size_table(curation: Curation) -> Table:
 
 
 def describe_left_out(curation: Curation) -> list[str]:
-    """Returns lines to print: for each language and reason, how many dialogues ``curation`` left
-    out."""
+    """Returns lines to print: how many dialogues were left out, for each language and reason."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

@@ -84,8 +84,8 @@ class RequestSettings(Config):
         max_tokens: The maximum length of a message, in tokens.
         tries: The maximum number of attempts at a message of the simulated user. Not used for
             replies and verdicts.
-        enforce: Only for verdicts: whether the user judge must answer with a JSON object, for
-            models that do not answer "Yes." or "No." by themselves.
+        enforce: Only for verdicts: whether the user judge must answer with a JSON object. This
+            helps models that do not answer "Yes." or "No." by themselves.
     """
 
     prompt: str | Prompt
@@ -170,8 +170,8 @@ class GenerateConfig(Config):
     def agent_settings(
         self, speaking: Sequence[str] | None = None
     ) -> dict[str, LLMConfig]:
-        """Returns agent -> settings of its model, with the agents ``judge``, ``user:NAME`` and
-        ``chatbot:NAME``.
+        """Returns the settings of the language models, as agent -> settings. The agents are
+        ``judge``, ``user:NAME`` and ``chatbot:NAME``.
 
         Args:
             speaking: Names of the chatbots to include (default: all).
@@ -183,8 +183,8 @@ class GenerateConfig(Config):
         return llms
 
     def select_chatbots(self, chatbots: Sequence[str] = ()) -> list[str]:
-        """Returns the names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError
-        if a name is unknown."""
+        """Returns ``chatbots`` as a list. If it is empty, returns the names of all chatbots in the
+        settings. Raises ConfigError if a name is unknown."""
         if unknown := [name for name in chatbots if name not in self.chatbots]:
             hint = f"Use one of: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
@@ -192,10 +192,13 @@ class GenerateConfig(Config):
 
 
 def parse_utterance(answer: str) -> tuple[str, bool]:
-    """Returns the message in ``answer``, which a user model wrote, and whether it ends the
-    dialogue.
+    """Returns the message that a user model wrote, and whether it ends the dialogue.
 
-    END_OF_DIALOGUE, quotation marks and a label such as ``user:`` are removed from the message.
+    A message ends the dialogue if it has END_OF_DIALOGUE. This mark, quotation marks and a label
+    such as ``user:`` are removed from the message.
+
+    Args:
+        answer: The text that the model returned.
     """
 
     text = _strip_label_and_quotes(without_thinking(answer))
@@ -213,14 +216,15 @@ def _strip_label_and_quotes(text: str) -> str:
 
 
 def parse_verdict(answer: str) -> tuple[bool | None, str]:
-    """Returns the user judge's verdict in ``answer``, and its reason.
+    """Returns the verdict of the user judge, the model that checks messages of simulated users, and
+    its reason.
 
     Args:
         answer: ``Yes.``, ``No. REASON``, or a JSON object with ``verdict`` and ``reason``.
 
     Returns:
-        True (message accepted), False (rejected) or None (the answer has no verdict), and the
-            reason for a rejection. Without a verdict, the reason is the whole answer.
+        The verdict is True (message accepted), False (rejected) or None (the answer has none). The
+        reason is a text, empty for an accepted message. Without a verdict, it is the whole answer.
     """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
@@ -238,7 +242,7 @@ class DialogueState:
     """A dialogue in progress, or a first message that has no chatbot yet.
 
     The caller gives ``id``, ``context``, ``user`` and ``config``, and ``chatbot`` for a dialogue.
-    ``apply_answer`` fills the other fields.
+    The answers of the models fill the other fields.
 
     Attributes:
         id: ``CONTEXT--USER--CHATBOT`` for a dialogue, ``CONTEXT--USER`` for a first message.
@@ -247,13 +251,13 @@ class DialogueState:
         config: The settings of the run.
         chatbot: The name of the chatbot, None for a first message.
         turns: The accepted user messages and the replies so far.
-        tries: The number of attempts at each accepted user message, including the accepted one.
+        tries: For each accepted user message, the number of attempts up to and including it.
         cut: The indices in ``turns`` of messages that were truncated at their token limit.
         rejections: A mapping for each rejected attempt at the current user message, with its
             ``text``, ``reason`` and ``by`` (who rejected it).
         candidate: The user message that waits for a verdict, and whether it ends the dialogue. None
             if no message waits.
-        candidate_cut: Whether the candidate was truncated at its token limit.
+        candidate_cut: Whether the message in ``candidate`` was truncated at its token limit.
         ended: How the dialogue ended: ``user`` (the user ended it), ``cap`` (maximum number of
             turns), ``rejected`` (all attempts at a message were rejected), or None (not ended).
     """
@@ -292,7 +296,8 @@ class DialogueState:
 
     @property
     def candidate_text(self) -> str:
-        """The candidate message, followed by END_OF_DIALOGUE if it ends the dialogue."""
+        """The user message that waits for a verdict, followed by END_OF_DIALOGUE if it ends the
+        dialogue. Empty if no message waits."""
         text, ends = self.candidate or ("", False)
         return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
@@ -307,15 +312,15 @@ class DialogueState:
         return self.ended is not None or self.is_accepted_opener
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Adds ``answer``, from the model that ``next_agent`` names, to the dialogue.
+        """Adds the answer of the model that was asked to the dialogue.
 
         Args:
             answer: A user message, a verdict on it or a chatbot's reply, depending on ``stage``.
             cut: Whether the answer was truncated at its token limit.
 
         Returns:
-            None, or the rejected attempt if a user message is rejected: a mapping for
-                rejected.jsonl, with ``text`` and ``reason``.
+            If a user message is rejected, a mapping for rejected.jsonl, with ``text`` and
+            ``reason``. Otherwise None.
         """
         if self.stage == "reply":
             self._add_turn(Turn("assistant", without_thinking(answer)), cut)
@@ -389,8 +394,7 @@ class DialogueState:
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
         """Returns a new dialogue of the same user with ``chatbot``, which begins with the first
-        message of this one. Call it only if ``is_accepted_opener`` is True.
-        """
+        message of this one. Works only if ``is_accepted_opener`` is True."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
@@ -429,11 +433,11 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
     Returns:
         Field of ``config`` -> its prompt, for ``first_turn``, ``later_turns``, ``check`` and
-            ``reply``.
+        ``reply``.
 
     Raises:
         ConfigError: A prompt has an unknown placeholder, or the prompt of ``reply`` has a user
-            message, although the chatbot gets the dialogue there.
+            message. A chatbot gets the dialogue itself as its messages.
     """
     prompts = {}
     for name, values in _PROMPTS.items():
@@ -448,12 +452,13 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def next_request(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """Returns the request to the model that is asked next in ``state``: for a user message, a
-    verdict or a reply.
+    """Returns the request to the model that is asked next in ``state``. It asks for a user message,
+    a verdict on one, or a reply.
 
     Args:
         state: The dialogue so far.
-        prompts: Field of the settings, such as ``reply`` -> its prompt (from ``load_prompts``).
+        prompts: Field of the settings (``first_turn``, ``later_turns``, ``check`` or ``reply``) ->
+            its prompt.
     """
     config = state.config
     schema = None

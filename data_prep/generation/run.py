@@ -51,8 +51,8 @@ _CONNECTION = {
 
 
 class RunFolder:
-    """The output files of ``medal generate`` in ``folder``, locked against other processes until
-    ``close``.
+    """The output files of ``medal generate`` in ``folder``, locked against other processes
+    until ``close``.
 
     Args:
         folder: The folder. It is made if it is missing.
@@ -108,9 +108,8 @@ class RunFolder:
 
     @contextmanager
     def rebuild_files(self) -> Iterator[None]:
-        """Opens new versions of dialogues.jsonl and rejected.jsonl for ``write_line``, as a context
-        manager. They replace the old files when the context ends without an error.
-        """
+        """Opens new, empty versions of dialogues.jsonl and rejected.jsonl, as a context manager.
+        They replace the old files when the context ends without an error."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -126,8 +125,8 @@ class RunFolder:
         self._streams[name].write(json_line(line))
 
     def flush(self) -> None:
-        """Syncs the journal to the disk, and makes all written lines visible to readers of the
-        files."""
+        """Syncs the journal to the disk, and makes all written lines visible to readers of
+        the files."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
@@ -143,10 +142,10 @@ class GenerationCounts:
         ended: How a dialogue ended (``user``, ``cap`` or ``rejected``) -> number of dialogues.
         first: Number of attempts -> number of first user messages accepted at that attempt, such as
             ``{1: 90, 2: 8}``. The key 0 counts messages that were never accepted.
-        later: Number of attempts -> number of later user messages accepted at that attempt. The key
-            0 counts messages that were never accepted.
-        user_turns: Numbers of ``accepted`` and ``rejected`` attempts at user messages, and of
-            attempts rejected ``by_rule`` or by an ``unreadable`` verdict (neither yes nor no).
+        later: The same for user messages after the first.
+        user_turns: Numbers of ``accepted`` and ``rejected`` attempts at user messages. Among the
+            rejected ones, it counts those rejected ``by_rule`` and those with an ``unreadable``
+            verdict (neither yes nor no).
         usage: Agent, such as ``chatbot:NAME`` -> sums of its requests, tokens, seconds and costs.
     """
 
@@ -266,14 +265,14 @@ class GenerationRun(JobRunner[DialogueState]):
 
     @property
     def expected_dialogue_count(self) -> int:
-        """The number of dialogues in the folder when the run ends, if every first message is
-        accepted. Includes finished dialogues of chatbots that this run leaves out."""
+        """The number of dialogues that the folder has in the end, if every first message is
+        accepted. Finished dialogues of chatbots that this run leaves out count too."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
     def ordered_ids(self) -> Iterator[str]:
-        """Yields the ids of all dialogues of all chatbots in the settings, sorted by context, user
-        and chatbot."""
+        """Yields the ids of all dialogues of all chatbots in the settings, sorted by seed context,
+        user and chatbot."""
         for opener in self.openers:
             for chatbot in self.chatbots:
                 yield f"{opener}--{chatbot}"
@@ -321,7 +320,7 @@ class GenerationRun(JobRunner[DialogueState]):
         return None
 
     def activate_jobs(self) -> None:
-        """Starts first messages and dialogues until ``config.at_once`` dialogues are running.
+        """Starts first messages and dialogues until ``config.at_once`` dialogues are in progress.
 
         A first message counts as one dialogue for each chatbot, because all chatbots will answer
         it.

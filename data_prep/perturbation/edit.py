@@ -39,17 +39,16 @@ _COMBINATIONS = 24  # of neutral sentences
 
 
 def word_pattern(lang: str) -> re.Pattern[str]:
-    """Returns a regular expression that matches one word in the language ``lang``. In Chinese and
-    Japanese it matches one character.
-    """
+    """Returns a regular expression that matches one word. In Chinese and Japanese (``lang`` is
+    ``zh`` or ``ja``), it matches one character."""
     if lang in _NO_SPACES:
         return re.compile(r"\S")
     return re.compile(r"\S+")
 
 
 def join_texts(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts`` as one text, with spaces between them if the language ``lang`` has
-    spaces."""
+    """Returns ``parts`` as one text, with spaces between them if the language ``lang``
+    has spaces."""
     space = "" if lang in _NO_SPACES else " "
     return space.join(filter(None, parts))
 
@@ -69,8 +68,7 @@ def split_sentences(text: str) -> list[str]:
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
     """Returns the words of ``texts`` with at least four letters, in lower case. In Chinese and
-    Japanese (``lang``), returns all pairs of neighbouring characters.
-    """
+    Japanese (``lang`` is ``zh`` or ``ja``), returns all pairs of neighbouring characters."""
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang not in _NO_SPACES:
         return {word for word in words if len(word) >= 4}
@@ -81,8 +79,10 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def match_style(sentence: str, like: str) -> str:
-    """Returns ``sentence`` in the style of the text ``like``: in lower case if ``like`` has no
-    capitals, and without its full stop if ``like`` ends without punctuation.
+    """Returns ``sentence`` in the style of the text ``like``.
+
+    It is in lower case if ``like`` has no capitals. It loses its full stop if ``like`` ends without
+    punctuation.
     """
     # Otherwise an inserted sentence could be recognised by its style.
     if like.strip() and like == like.lower() and like.upper() != like:
@@ -129,9 +129,11 @@ def append_sentence(
     """Returns ``left`` followed by ``right``. If one of them is empty, returns the other.
 
     Args:
-        lang: The language of both texts.
-        line_end: Whether ``right`` begins on a new line. Otherwise a space separates the texts,
-            after a full stop if ``left`` ends without punctuation.
+        left: The first text. It gets a full stop if it ends without punctuation and ``line_end`` is
+            False.
+        right: The second text.
+        lang: The language of both texts. Chinese and Japanese have no space between sentences.
+        line_end: Whether ``right`` begins on a new line.
     """
     left = left.rstrip()
     right = right.lstrip()
@@ -145,8 +147,8 @@ def append_sentence(
 
 
 def join_sentences(parts: Iterable[str], lang: str) -> str:
-    """Returns ``parts``, texts in the language ``lang``, as one text, with full stops between them
-    where punctuation is missing."""
+    """Returns ``parts``, texts in the language ``lang``, as one text. A part gets a full stop
+    before the next if its punctuation is missing."""
     text = ""
     for part in parts:
         text = append_sentence(text, part, lang)
@@ -155,9 +157,10 @@ def join_sentences(parts: Iterable[str], lang: str) -> str:
 
 def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
     """Returns the entries of a sentence table (a YAML file of texts to insert) in one language and
-    one split. Returns an empty tuple if there are none.
+    one split.
 
-    An entry is a text, a list or a mapping, depending on the table. No entry is in two splits.
+    An entry is a text, a list or a mapping, depending on the table. No entry is in two splits. The
+    tuple is empty if there are none.
 
     Args:
         table: The name of a file in configs/perturbation/, such as ``neutral``.
@@ -187,8 +190,8 @@ def load_word_table(table: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)
 def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Returns (pattern, synonym) pairs for the language ``lang``. Each pattern matches a word that
-    the synonym can replace."""
+    """Returns (pattern, synonym) pairs for the language ``lang``. A pattern is a regular expression
+    that matches a word. The synonym can replace that word."""
     words = load_word_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
@@ -201,11 +204,12 @@ def synonym_patterns(lang: str) -> list[tuple[re.Pattern[str], str]]:
 def with_new_texts(
     dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
 ) -> Dialogue:
-    """Returns ``dialogue`` with new texts in some turns.
+    """Returns a copy of ``dialogue`` with new texts in some turns.
 
     Args:
+        dialogue: The original.
         contents: Turn index -> new text.
-        start: Offset that is added to each turn index in ``contents``.
+        start: A number that is added to each turn index in ``contents``.
     """
     turns = list(dialogue.turns)
     for i, content in contents.items():
@@ -214,8 +218,10 @@ def with_new_texts(
 
 
 def sound_and_faulty(text: str) -> tuple[str, str]:
-    """Returns two versions of ``text``, which marks alternatives as ``[sound|faulty]``. For
-    example, ``Ice is [cold|hot].`` becomes ``Ice is cold.`` and ``Ice is hot.``"""
+    """Returns two versions of ``text``, which marks alternatives as ``[sound|faulty]``.
+
+    For ``Ice is [cold|hot].``, it returns ``Ice is cold.`` and ``Ice is hot.``
+    """
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
@@ -229,18 +235,18 @@ def stable_hash(*parts: object) -> int:
 
 @dataclass(frozen=True)
 class Donors:
-    """Assistant turns of other conversations, whose text can be put into a dialogue.
+    """Assistant turns of many conversations, whose texts can be put into another conversation.
 
     Attributes:
-        turns: Language -> (conversation, text) pairs, the shortest text first.
+        turns: Language -> (name of the conversation, text) pairs, the shortest text first.
     """
 
     turns: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def from_rows(cls, rows: Iterable[LabelledDialogue]) -> Donors:
-        """Returns the donors in ``rows``: assistant turns of at least five words, except the first
-        and the last of each dialogue."""
+        """Returns the donors in ``rows``: assistant turns of at least five words. The first and the
+        last assistant turn of each dialogue are left out."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
@@ -261,17 +267,16 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """Returns the text of a random turn of another conversation, about ``length`` characters
-        long.
+        """Returns the text of a random turn of another conversation, of about the given length.
 
-        Returns None if there is no turn in the language, or if no turn among 48 random ones is from
-        another conversation and accepted.
+        48 random turns are tried. Returns None if none of them is both from another conversation
+        and accepted, or if there are no turns in the language.
 
         Args:
             edit: The edit that needs the text. It has the language, the random number generator,
                 and the conversation to avoid.
             length: Approximate length in characters.
-            accept: Returns whether a text may be used.
+            accept: Takes a text, and returns whether it may be used.
         """
         turns = self.turns.get(edit.lang, [])
         if not turns:
@@ -290,13 +295,13 @@ class Donors:
 
 
 class CannotInject(Exception):
-    """Raised if a dialogue does not allow an issue to be injected. The message says why."""
+    """Raised if an issue cannot be injected into a dialogue. The message says why."""
 
 
 @dataclass
 class Edit:
-    """Two edited versions of one dialogue: the injected version, which has an issue, and the
-    control, which is similar but has no issue.
+    """Two edited versions of one dialogue. The injected version has an issue. The control is
+    similar but has no issue.
 
     The caller gives the first six fields. The methods fill the others: each edited turn gets a text
     in ``injected`` and in ``control``, and ``finish`` sets ``touched`` and ``how``.
@@ -333,9 +338,10 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the sentence table ``name`` (a YAML file of texts to insert, such
-        as ``neutral``) in the language and split of this edit. Raises CannotInject if there are
-        none.
+        """Returns the entries of the sentence table ``name``, a YAML file of texts to insert such
+        as ``neutral``.
+
+        They are in the language and the split of this edit. Raises CannotInject if there are none.
         """
         if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
@@ -400,8 +406,8 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Inserts one sentence into the turn with index ``turn`` in both versions, at the same
-        place.
+        """Inserts one sentence into the turn with index ``turn`` in both versions, at the
+        same place.
 
         Args:
             injected: The sentence for the version with the issue.

@@ -78,11 +78,11 @@ _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 @dataclass(slots=True)
 class InjectionCounts:
-    """How many dialogues got each injected issue, and how many did not allow it.
+    """How many dialogues got each injected issue, and into how many it could not be injected.
 
     Attributes:
         injected: Issue -> number of pairs of rows (one with the issue, one control without it).
-        refused: Issue -> reason -> number of dialogues that did not allow the issue.
+        refused: Issue -> reason -> number of dialogues into which it could not be injected.
     """
 
     injected: Counter[str] = field(default_factory=Counter)
@@ -91,8 +91,11 @@ class InjectionCounts:
     )
 
     def summary_lines(self) -> list[str]:
-        """Returns a line for each issue: the number of pairs, and the number of dialogues that did
-        not allow the issue, with the most frequent reason."""
+        """Returns a line to print for each issue.
+
+        It has the number of pairs, and the number of dialogues into which the issue could not be
+        injected, with the most frequent reason.
+        """
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -121,14 +124,14 @@ def make_issue_rows(
     that the edit cannot cause.
 
     Args:
-        dialogues: Conversations of one split only, because text of one conversation is put into
-            others.
+        dialogues: Conversations without issues, all of one split, because text of one conversation
+            is put into others.
         seed: The same seed gives the same rows, whatever the order of ``dialogues``.
         per_issue: The number of pairs for each issue (None: as many as possible).
         clean_count: The number of unedited rows (None: ``per_issue``).
         issues: The issues to inject.
         split: The split of the rows. Each split inserts different sentences.
-        counts: Counts pairs and refusals, if given.
+        counts: Pairs and refused dialogues are counted here, if it is given.
 
     Raises:
         ConfigError: An issue is unknown.
@@ -194,8 +197,8 @@ def inject_pair(
     """Returns two rows made from ``row``: with ``issue`` injected, and a control with a harmless
     edit in the same turns.
 
-    Both have labels only for the issue and for issues that the edit cannot cause.
-    ``extra["planted"]`` describes the edit.
+    The label of the issue is 1 in the first row and 0 in the control. Both have label 0 for issues
+    that the edit cannot cause, and no other labels. ``extra["planted"]`` describes the edit.
 
     Args:
         row: A conversation without issues.
@@ -206,7 +209,7 @@ def inject_pair(
         split: The split of the rows. Each split inserts different sentences.
 
     Raises:
-        CannotInject: The dialogue does not allow the issue.
+        CannotInject: The issue cannot be injected into this dialogue.
     """
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
@@ -261,9 +264,8 @@ def _labelled_row(
 
 
 def apply_issue(issue: str, edit: Edit) -> None:
-    """Adds new texts to ``edit``: with ``issue`` for the injected version, without it for the
-    control. Raises CannotInject if the dialogue does not allow the issue.
-    """
+    """Adds new texts to ``edit``, for the injected version (with ``issue``) and the control
+    (without it). Raises CannotInject if the issue cannot be injected into this dialogue."""
     if edit.lang not in LANGUAGES:
         raise CannotInject(f"no sentences in language {edit.lang!r}")
     edits: Mapping[str, Callable[[Edit], None]] = {
@@ -308,8 +310,8 @@ def _insert_sentence_pairs(
     sentences: list[tuple[str, str]],
     how: str,
 ) -> None:
-    """Inserts each of ``sentences`` into one of ``turns`` at a random position, and finishes the
-    edit.
+    """Inserts each of ``sentences`` into one of ``turns`` at a random position, and finishes
+    the edit.
 
     Args:
         turns: Turn indices. The first sentence goes into the first turn, the second into the
@@ -351,8 +353,8 @@ def _inject_coldness(edit: Edit) -> None:
 
 
 def _inject_repetition(edit: Edit) -> None:
-    """Injects the issue ``repetitive``: a repeated sentence at strength 1, otherwise repeated
-    answers."""
+    """Injects the issue ``repetitive``: a repeated sentence at strength 1, otherwise
+    repeated answers."""
     why = f"no answer of {_WORDS} words that could be repeated"
     sources = edit.answer_indices(_WORDS, need=1, why=why)
     if edit.strength > 1:

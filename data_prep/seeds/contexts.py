@@ -43,13 +43,14 @@ _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
 
 
 def find_gendered_word(text: str) -> str | None:
-    """Returns the first word of ``text`` that reveals a gender, such as ``brother``, or None."""
+    """Returns the first word of ``text`` that reveals a gender, such as ``brother``. Returns None
+    if there is none."""
     return _find_listed_word("gendered_words", text)
 
 
 def find_feeling_word(text: str) -> str | None:
-    """Returns the first word or phrase of ``text`` that names a feeling, or None. A negated feeling
-    (``not happy``) counts too."""
+    """Returns the first word or phrase of ``text`` that names a feeling, such as ``happy``. Returns
+    None if there is none. A negated feeling (``not happy``) counts too."""
     return _find_listed_word("affect_words", text)
 
 
@@ -83,8 +84,8 @@ def _load_patterns(name: str) -> list[re.Pattern[str]]:
 
 
 class Triple(NamedTuple):
-    """A piece of ATOMIC: two events and the relation between them, such as ``PersonX drops
-    something``, ``xReact`` and ``annoyed``."""
+    """Two events and the relation between them, from the data set ATOMIC:
+    ``PersonX drops something``, ``xReact`` and ``annoyed``."""
 
     head: str
     relation: str
@@ -93,20 +94,21 @@ class Triple(NamedTuple):
 
 @cache
 def load_relations() -> dict[str, Any]:
-    """Returns the content of configs/seeds/relations.yaml, which turns pairs of events into
-    sentences.
+    """Returns the content of configs/seeds/relations.yaml, which turns pairs of events
+    into sentences.
 
     Returns:
-        ``relations`` (ATOMIC relation, such as ``xReact`` -> its templates), ``spellings`` (other
-        spelling of a relation -> its name), and the lists ``subjects`` and ``small`` of first
-        words.
+        A dict with ``relations`` (relation, such as ``xReact`` -> its templates) and ``spellings``
+        (other spelling of a relation -> its name). ``subjects`` lists beginnings of whole clauses,
+        such as ``PersonX``. ``small`` lists words that lose their capital inside a sentence, such
+        as ``The``.
     """
     return read_yaml("seeds/relations")
 
 
 def to_sentences(triple: Triple) -> str:
-    """Returns ``triple`` in words, such as ``PersonX drops something. Now PersonX feels
-    annoyed.``"""
+    """Returns ``triple`` in words, such as ``PersonX drops something. Now PersonX
+    feels annoyed.``"""
     relations = load_relations()
     template = relations["relations"][triple.relation]
     head = triple.head.rstrip(" .")
@@ -267,12 +269,13 @@ class SeedContext:
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the context as a line of the JSONL file that ``medal data seeds`` writes."""
+        """Returns the fields of the context and its id as a dict, a line of the file that
+        ``medal data seeds`` writes."""
         return {"id": self.id, **asdict(self)}
 
 
 def parse_context(record: object) -> SeedContext:
-    """Returns the context in ``record``, a JSON object with the fields of ``SeedContext``.
+    """Returns the seed context in ``record``, a line of the file that ``medal data seeds`` writes.
 
     Raises:
         RecordError: A field is missing, malformed or unknown. The error names the field.
@@ -300,8 +303,8 @@ class SeedsConfig(Config):
 
 
 class DrawnContext(NamedTuple):
-    """A seed context (what a simulated user is told about itself) before it gets a language and a
-    country.
+    """A seed context (what a simulated user is told about itself) before it gets a language and
+    a country.
 
     Attributes:
         scene: What happened.
@@ -325,9 +328,10 @@ def make_contexts(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
     """Returns ``config.n`` seed contexts (what simulated users are told about themselves) in each
-    of ``languages``: the first context in all languages, then the second, and so on.
+    of ``languages``.
 
-    Contexts are read from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
+    The list has the first context in all languages, then the second, and so on. Contexts are read
+    from ``config.file`` if that is set, otherwise drawn at random with ``seed``.
 
     Args:
         config: The number of contexts, and the files to read or to draw from.
@@ -364,8 +368,8 @@ def make_contexts(
 
 
 def draw_contexts_from_config(config: SeedsConfig, seed: int) -> list[DrawnContext]:
-    """Draws ``config.n`` contexts, still without a language, from the scenes and personas that
-    ``config`` names.
+    """Draws ``config.n`` seed contexts (what simulated users are told about themselves), still
+    without a language.
 
     Args:
         config: The number of contexts, and the files of scenes and personas.
@@ -386,12 +390,16 @@ def draw_contexts(
     *,
     seed: int,
 ) -> list[DrawnContext]:
-    """Draws ``n`` contexts, still without a language, from ``triples`` (scenes) and ``personas``.
+    """Draws seed contexts (what simulated users are told about themselves), still without
+    a language.
 
     Scenes and personas that reveal a gender are left out. Scenes, personas, genders and classes of
     feelings are used about equally often.
 
     Args:
+        n: The number of contexts.
+        triples: Event triples, from which scenes are made.
+        personas: Descriptions of users, such as ``A beekeeper who paints``.
         seed: The random seed. With the same seed, a larger ``n`` only adds contexts at the end.
 
     Raises:
@@ -452,8 +460,8 @@ def draw_contexts(
 def add_languages_and_countries(
     draws: Sequence[DrawnContext], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Returns each of ``draws`` in each of ``languages``, with a country where the language is
-    spoken.
+    """Returns each of ``draws`` in each of ``languages``, with a country where the language
+    is spoken.
 
     All countries of a language are used about equally often.
 
@@ -485,8 +493,8 @@ def add_languages_and_countries(
 
 
 def _random_sort_key(seed: int, purpose: str, item: str) -> bytes:
-    """Returns a pseudo-random sort key for ``item``. It depends only on ``seed``, ``purpose`` and
-    ``item``."""
+    """Returns a pseudo-random sort key for ``item``. It depends only on ``seed``, ``purpose``
+    and ``item``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

@@ -23,18 +23,18 @@ ISSUE_BEHAVIOURS = {
 def to_dialogue_issues(
     rows: Iterable[LabelledDialogue],
 ) -> Iterator[LabelledDialogue]:
-    """Converts the turns of ABC-Eval, labelled with behaviours, to dialogues labelled with MEDAL's
-    issues.
+    """Converts the turns of ABC-Eval, labelled with behaviours, to dialogues labelled with
+    MEDAL's issues.
 
-    A label has one rating for each annotator: 1 if any turn shows a behaviour of that issue,
-    otherwise None if a rating is missing, otherwise 0.
+    A label has one rating for each annotator. It is 1 if any turn shows a behaviour of that issue.
+    Otherwise it is None if a rating is missing, else 0.
 
     Args:
         rows: Turns of ABC-Eval, labelled with behaviours such as ``redundant``.
 
     Yields:
-        One row for each conversation. ``extra["machine_labels"]`` maps each issue to the label of
-        each model that rated the turns.
+        One row for each conversation. ``extra["machine_labels"]`` has the labels by models, as
+        issue -> model -> 0, 1 or None.
     """
     conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:

@@ -78,8 +78,8 @@ def to_dstc12(
 def assign_halves(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields all ``rows`` in the same order, with one half in the split ``train`` and the other in
-    ``validation``.
+    """Yields all ``rows`` in the same order, with one half in the split ``train`` and the other
+    in ``validation``.
 
     Each split gets about half of the labels of each dimension (iterative stratification, Sechidis
     et al., 2011). Rows of one conversation stay together.

@@ -27,8 +27,16 @@ def read_medal() -> Iterator[LabelledDialogue]:
 
 
 def fetch_hub_folder(repository: str) -> str:
-    """Returns the local folder of ``repository``, a data set on the Hugging Face Hub. It is
-    downloaded unless offline. Raises SourceError if the set is not available."""
+    """Returns the local folder of a data set on the Hugging Face Hub.
+
+    The data set is downloaded if needed, unless HF_HUB_OFFLINE is set.
+
+    Args:
+        repository: The data set, such as ``Johndfm/medal``.
+
+    Raises:
+        SourceError: The data set is not available.
+    """
     from huggingface_hub import snapshot_download
 
     try:
@@ -59,8 +67,8 @@ def read_hub_folder(folder: str) -> Iterator[Any]:
 
 
 def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns issue -> GPT-4's comment on it, for the issues found in ``row``, a row of
-    Soda-Eval."""
+    """Returns issue -> GPT-4's comment on it, for the issues found in ``row``, a row
+    of Soda-Eval."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())

@@ -43,8 +43,8 @@ class Leak:
 def require_no_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> None:
-    """Raises LeakError, with the first five examples, if ``train`` and ``test`` share a
-    dialogue."""
+    """Raises LeakError, with the first five examples, if ``train`` and ``test`` share
+    a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
@@ -63,8 +63,8 @@ def find_leaks(
 ) -> Iterator[Leak]:
     """Yields a Leak for each row of ``train`` that shares its dialogue with a row of ``test``.
 
-    A dialogue is shared if both rows have the same ``group`` (conversation) or the same or nearly
-    the same text, or if the text of one row is the beginning of the other.
+    Two rows share a dialogue if they have the same ``group`` (conversation), or the same or nearly
+    the same text. They also share it if the text of one is the beginning of the other.
     """
     groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
@@ -147,9 +147,9 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
 
 
 def _ngram_hashes(dialogue: Dialogue) -> set[int]:
-    """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has no
-    spaces). The set is empty if there are fewer than 20, because such short texts are alike by
-    chance."""
+    """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has
+    no spaces). The set is empty if there are fewer than 20, because such short texts are
+    alike by chance."""
     words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))

@@ -47,6 +47,7 @@ def make_row(
 
     Args:
         id: The id of the row.
+        turns: The turns, in order.
         ratings: Dimension -> one rating for each annotator, such as ``{"overall": [4, 5]}``. A
             rating that is not a number, such as "N/A", becomes None.
         scales: Dimension -> scale (low, high), None if unknown.
@@ -54,8 +55,8 @@ def make_row(
         group: The name of the conversation.
         model: The name of the chatbot, None if unknown.
         lang: The language, such as ``en``.
-        split: Such as ``test``. If None, a hash of ``group`` chooses the split.
-        fields: Further fields of LabelledDialogue.
+        split: ``train``, ``validation`` or ``test``. If None, a hash of ``group`` chooses it.
+        fields: Further fields of LabelledDialogue, such as ``level="turn"``.
     """
     models = {} if model is None else {"assistant": model}
     labels = {}
@@ -95,12 +96,11 @@ def _nonblank_lines(text: str) -> list[str]:
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of FED's file fed_data.json at ``path`` that have the given ``level``.
+    """Yields the rows of the data set FED that have the given ``level``.
 
     Args:
-        path: The file as published.
-        level: ``dialogue`` for whole dialogues, ``turn`` for dialogues up to a reply, whose labels
-            are about that reply.
+        path: The file fed_data.json as published.
+        level: ``dialogue`` for whole dialogues. ``turn`` for dialogues that end with a rated reply.
     """
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
@@ -138,14 +138,14 @@ def _parse_turns(text: str) -> Iterator[Turn]:
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """Yields the rows of ConTurE's file data/data.json at ``path``.
+    """Yields the rows of the data set ConTurE that have the given ``level``.
 
     The file names no chatbots and no splits. A hash of the dialogue's id chooses the split.
 
     Args:
-        path: The file as published.
+        path: The file data/data.json as published.
         level: ``dialogue`` for whole dialogues with ratings on all dimensions. ``turn`` for
-            dialogues up to a reply, which is rated 0 (dislike), 1 or 2 (like).
+            dialogues that end with a rated reply: 0 (dislike), 1 or 2 (like).
     """
     for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
@@ -234,8 +234,10 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """Yields the rows of UniEval's file topical_chat.json at ``path``: dialogues up to a reply,
-    with the mean human ratings of that reply from the USR paper.
+    """Yields the rows of UniEval's file topical_chat.json at ``path``. Each is a dialogue that ends
+    with a reply.
+
+    The labels are the mean human ratings of that reply, from the USR paper.
     """
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),

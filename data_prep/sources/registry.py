@@ -97,10 +97,12 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_name(text: str) -> str:
-    """Returns the name of the data set, or the path of the file, in ``text``, such as ``fed`` in
-    ``fed:turn:test``.
+    """Returns the name of the data set, or the path of the file, in a text that names data.
 
-    For the Hugging Face Hub, returns ``text`` without the split.
+    It is ``fed`` for ``fed:turn:test``. For the Hugging Face Hub, it is ``text`` without the split.
+
+    Args:
+        text: The data set or file, with or without a part, level and split.
 
     Raises:
         SourceError: The data set, or a word after a colon, is unknown.
@@ -111,8 +113,8 @@ def source_name(text: str) -> str:
 
 
 def get_source(name: str) -> Source:
-    """Returns the known data set called ``name``, such as ``fed``. Raises SourceError if there is
-    none.
+    """Returns the known data set called ``name``, such as ``fed``. Raises SourceError if there
+    is none.
     """
     if name not in SOURCES:
         guess = did_you_mean(name, SOURCES, 2)
@@ -127,7 +129,9 @@ def load_rows(text: str, **how: Any) -> list[LabelledDialogue]:
     """Returns the rows that ``text`` names, such as ``dstc9:train``, as a list.
 
     Args:
-        how: Keyword arguments of ``stream_rows``.
+        text: A data set or a file, with or without a split.
+        how: ``reading`` (a report that counts bad rows, which are then skipped) or ``options`` (how
+            to read a file).
 
     Raises:
         SourceError: The data set is unknown or not available, or no row has the split or the level

@@ -24,11 +24,11 @@ READERS: dict[str, Callable[..., Rows]] = {}
 
 
 def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
-    """Returns a decorator that registers a function in ``READERS`` under ``name``, for use in
-    configs/sources.yaml.
+    """Returns a decorator that registers a function under ``name``, for use
+    in configs/sources.yaml.
 
-    The function yields rows. It reads them from a file, a package or the Hub, or converts other
-    rows.
+    The function yields labelled dialogues. It takes the path of a published file, an iterable of
+    rows to convert, or nothing if it reads a package or the Hub.
     """
 
     def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
@@ -44,16 +44,16 @@ class SourceFile(BaseModel):
     Attributes:
         name: Name of the file in the data set, such as ``topical``.
         level: ``dialogue`` for labels on whole dialogues, ``turn`` for labels on single replies.
-        line_file: Name of the converted copy in $MEDAL_JUDGES_DATA.
+        line_file: Name of the converted copy in the folder $MEDAL_JUDGES_DATA.
         line_sha256: Checksum of the converted copy, None if unknown.
         url: Address of the published file. Empty if it cannot be downloaded.
         public_file: Path of the published file in the cache. Empty if there is none.
-        sha256: Checksum of the published file.
+        sha256: Checksum of the published file. Empty if there is none.
         why: Why the published file cannot be read, if ``read`` is None.
         read: Registered name of the function that reads the published file. None if it cannot be
             read.
-        view: Registered name of a function that converts the rows of either file, such as
-            ``halve``. None for no conversion.
+        view: Registered name of the function that converts the rows, such as ``halve`` (one half
+            becomes the training split). None for no conversion.
         named_only: Whether the file is read only if its name is given, as in ``dstc12:fed``.
         splits: The splits that its rows can have. Empty means any.
     """
@@ -83,8 +83,7 @@ class Source(BaseModel):
         languages: The languages of the dialogues, such as ``("en", "zh")``.
         parts: The files. Empty for a Python package or a data set on the Hub.
         notes: What users should know.
-        package: The Python package or the data set on the Hub, if the set has no files. Its reader
-            is registered under ``name``.
+        package: The Python package or the data set on the Hub, None if the set has files.
         labelled_by: The model that made the labels, None for people.
     """
 
@@ -100,7 +99,8 @@ class Source(BaseModel):
 
 
 def is_offline() -> bool:
-    """Returns whether HF_HUB_OFFLINE forbids the network."""
+    """Returns whether the environment variable HF_HUB_OFFLINE forbids the network (``1``, ``on``,
+    ``yes`` or ``true``)."""
     word = os.environ.get("HF_HUB_OFFLINE", "").strip().upper()
     return word in ("1", "ON", "YES", "TRUE")
 

@@ -36,11 +36,12 @@ Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """What a column of ratings holds, as the user states it.
+    """The meaning of a column of ratings in a user's file.
 
     Attributes:
         dimension: The rated aspect of the dialogue, such as ``overall``.
-        scale: (lowest, highest) possible rating, None if it is not stated.
+        scale: (lowest, highest) possible rating, such as ``(1.0, 5.0)``. None if the user did not
+            state it.
     """
 
     dimension: str
@@ -49,13 +50,14 @@ class LabelColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """How a user's file of chats names fields, speakers and columns of ratings.
+    """What a user's file of chats calls its fields, speakers and columns of ratings.
 
     Attributes:
         fields: Field -> its column: ``{"id": "ticket"}``. A nested value has a path:
             ``meta.user.id``.
         roles: Speaker's name in lower case -> role: ``{"kunde": "user"}``.
-        labels: Column of ratings (of one annotator) -> its dimension and scale.
+        labels: Column of ratings -> its dimension and scale:
+            ``{"Note": LabelColumn("overall", (1, 5))}``.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -63,11 +65,14 @@ class ColumnMap:
     labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
-        """Returns the column of ``record`` that holds the field ``name``, such as ``id``, or an
-        empty string if there is none.
+        """Returns the column that holds the field ``name``, or an empty string if there is none.
 
-        A column that ``fields`` names takes precedence over usual names, such as ``ticket_id`` for
-        ``id``.
+        A column in ``fields`` comes first. Otherwise it is a key of ``record`` with a usual name,
+        such as ``ticket_id`` for ``id``.
+
+        Args:
+            record: A row, or an object in it.
+            name: The field, such as ``id``.
         """
         column = self.fields.get(name)
         if column is None and name in NAMES:
@@ -75,8 +80,8 @@ class ColumnMap:
         return column or ""
 
     def value(self, record: Record, name: str) -> Any:
-        """Returns the value of the field ``name`` in ``record``, or None if no column holds the
-        field."""
+        """Returns the value of the field ``name``, such as ``id``, in ``record``. Returns None if
+        ``record`` has no such field."""
         return lookup(record, self.column(record, name))
 
     def require_columns(self, names: Iterable[object], path: str) -> None:
@@ -94,7 +99,9 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
     """Returns the value of ``record`` at ``path``, or ``missing`` if there is none.
 
     Args:
+        record: A mapping. In any other value there is nothing at ``path``.
         path: A key, or the keys of nested mappings joined by dots: ``meta.user.id``.
+        missing: The value to return if there is none.
     """
     if not isinstance(record, Mapping):
         return missing
@@ -107,8 +114,8 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
 
 
 def parse_if_json(cell: Any, field: str = "") -> Any:
-    """Returns the object or list that the string ``cell`` holds as JSON, and any other value
-    unchanged.
+    """Returns the object or list in ``cell`` if it is a string with JSON. Returns any other
+    value unchanged.
 
     Args:
         cell: The value, of any type.
@@ -130,17 +137,16 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
 
 
 def refuse_python_list(cell: str, field: str) -> None:
-    """Raises RecordError if ``cell`` is a list or dict in Python's notation, such as ``{'a': 1}``,
-    which is not JSON. The error names ``field``."""
+    """Raises RecordError, which names ``field``, if ``cell`` is a list or dict in Python's
+    notation, such as ``{'a': 1}``. JSON is accepted."""
     if _PYTHON_LIST.match(cell):
         expected = "JSON, not Python's text of a list: export it with json.dumps"
         raise RecordError(field, expected, cell)
 
 
 def has_prose(value: object) -> bool:
-    """Returns whether ``value``, or a value nested in it, holds at least four words in a row (or 12
-    characters of Chinese or Japanese).
-    """
+    """Returns whether ``value`` contains at least four words in a row, or 12 characters of Chinese
+    or Japanese. Nested values count too."""
     return _PROSE.search(str(value)) is not None
 
 
@@ -158,10 +164,10 @@ def make_column_map(
     Args:
         columns: Field -> column: ``{"id": "ticket"}``. May also hold ``roles`` and ``labels``:
             ``{"roles": {"Kunde": "user"}, "labels": {"Quality": "overall:1..5"}}``.
-        column: Strings such as ``id=conversation_id``, which override ``columns``.
-        label: Strings such as ``Qualität=overall:1..7`` (column, dimension, scale), which override
-            ``labels``.
-        role: Strings such as ``Kunde=user`` (speaker's name, role), which override ``roles``.
+        column: Strings FIELD=COLUMN, such as ``id=ticket``, which override ``columns``.
+        label: Strings COLUMN=DIMENSION:LOW..HIGH, such as ``Quality=overall:1..5``, which override
+            ``columns["labels"]``.
+        role: Strings NAME=ROLE, such as ``Kunde=user``, which override ``columns["roles"]``.
 
     Raises:
         ConfigError: A field or role is unknown or has no value, or a label is malformed.
@@ -183,8 +189,8 @@ def make_column_map(
 
 
 def _require_valid_fields_and_roles(fields: Record, roles: Record) -> None:
-    """Raises ConfigError if a field or a role is unknown, or a column or a speaker's name is
-    missing.
+    """Raises ConfigError if a field or a role is unknown, or a column or a speaker's name
+    is missing.
 
     Args:
         fields: Field -> column: ``{"id": "ticket"}``.
@@ -239,21 +245,22 @@ def _parse_label_columns(labels: Mapping[object, object]) -> dict[str, LabelColu
 
 
 def read_labels(record: Record, columns: ColumnMap) -> Fields:
-    """Returns the ratings in ``record``, a row of a user's file.
+    """Returns the human ratings in ``record``, a row of a user's file.
 
     A cell holds a number, a list of numbers, or a string such as ``4;NA;5``.
 
     Args:
-        columns: The user's map. Its ``labels`` names the columns of ratings.
+        record: The row.
+        columns: Names the columns of ratings in its field ``labels``.
 
     Returns:
-        An empty mapping if there is no rating, otherwise ``labels`` (dimension -> ratings),
-            ``scales`` (dimension -> [lowest, highest] or None) and, if known, ``annotators``
-            (names).
+        An empty dict if there is no rating. Otherwise a dict with ``labels`` (dimension -> list of
+        ratings, None for a missing one) and ``scales`` (dimension -> [lowest, highest] or None).
+        ``annotators`` is the list of their names, if they are known.
 
     Raises:
         RecordError: A cell is malformed, two columns give one dimension different scales, or the
-            user's column of annotators does not have one name for each rating.
+            column of annotators that the user named does not have one name for each rating.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
@@ -280,8 +287,8 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
 
 
 def _read_ratings(record: Record, column: str) -> list[Rating]:
-    """Returns the ratings in ``column`` of ``record``, one for each annotator. A missing rating is
-    None.
+    """Returns the ratings in ``column`` of ``record``, one for each annotator. A missing rating
+    is None.
 
     In files of the annotation tool Argilla, ratings that were not submitted count as missing.
     """

@@ -68,11 +68,13 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
     Args:
         path: A file, ``-`` for standard input, or ``hf:...`` for a data set on the Hub.
-        kind: Kind of file, a key of CONTAINERS such as ``csv``. None: detected from the content.
+        kind: ``jsonl``, ``json``, ``csv``, ``tsv``, ``text``, ``xlsx`` or ``parquet``. None:
+            detected from the content.
 
     Returns:
-        The kind of file, and an iterator over (row number from 1, value of the row). The value of a
-        bad row is a RecordError.
+        The kind of file, and an iterator over (number, value) pairs, one for each row. The number
+        is that of the line or row, from 1. The value is the content of the row, or a RecordError if
+        the row is bad. A file of kind ``text`` is one row.
 
     Raises:
         DataError: The file is missing, damaged or of an unknown kind. Damage may be found only
@@ -103,8 +105,8 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
 
 def _open_decompressed(path: str) -> Any:
-    """Opens ``path`` (``-`` for standard input) as a binary stream, and decompresses it if it is
-    gzip."""
+    """Opens ``path`` (``-`` for standard input) as a binary stream, and decompresses it if it
+    is gzip."""
     raw: Any = open_standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
     stream: Any = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
@@ -115,8 +117,8 @@ def _open_decompressed(path: str) -> Any:
 
 
 def _detect_container(path: str, begin: bytes) -> str:
-    """Returns the kind of a text file, such as ``csv``, by its first line and the ending of its
-    name.
+    """Returns the kind of a text file, such as ``csv``, by its first line and the ending of
+    its name.
 
     Args:
         path: The file.
@@ -332,8 +334,8 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
 
 
 def _json_row(row: Mapping[str, object]) -> dict[str, Any]:
-    """Converts the values of ``row`` to JSON values. Null values stay, so that every row has all
-    columns."""
+    """Converts the values of ``row`` to JSON values. Null values stay, so that every row has
+    all columns."""
     return {name: _json_value(value) for name, value in row.items()}
 
 
@@ -402,12 +404,12 @@ def read_workbook_rows(
         file: The open workbook.
 
     Yields:
-        (title of the sheet, row number from 1, cells)
+        (title of the sheet, row number from 1, list of cell values)
 
     Raises:
-        DataError: The file is damaged or no workbook, has a cell with a formula, or unpacks to far
-            more than its size.
-        ConfigError: The file is larger than LARGEST bytes.
+        DataError: The file is not a workbook or is damaged, has a cell with a formula, or unpacks
+            to far more than its size.
+        ConfigError: The file is larger than 1 GB.
         MissingExtraError: openpyxl is not installed.
     """
     try:
@@ -449,8 +451,8 @@ def _is_filled(cell: object) -> bool:
 
 
 def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
-    """Yields (row number, mapping from column to cell) for the first sheet of a workbook that has
-    rows.
+    """Yields (row number, mapping from column to cell) for the first sheet of a workbook that
+    has rows.
 
     For each further sheet with rows, it yields one RecordError, because only one sheet is read.
     """

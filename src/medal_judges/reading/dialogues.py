@@ -128,12 +128,12 @@ class ReadOptions(Config):
 
     @cached_property
     def column_map(self) -> ColumnMap:
-        """The columns, roles and labels that the options name."""
+        """The columns, roles and labels that all options name together."""
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def format_and_columns(self) -> Fields:
-        """Returns the format, columns and roles as a JSON object, which is saved with the scores:
-        ``{"format": "csv", "columns": {"id": "ticket"}}``."""
+        """Returns the format, columns and roles as a JSON object, such as ``{"format": "csv",
+        "columns": {"id": "ticket"}}``. It is saved with the scores."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -142,8 +142,7 @@ class ReadOptions(Config):
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
-    """Options for reading a file of chats, without ``--label``, for commands that read no human
-    ratings.
+    """Options for reading a file of chats, for commands that read no human ratings.
 
     Attributes:
         label: Always empty.
@@ -156,7 +155,7 @@ DEFAULT_READING = ReadOptions()
 
 
 class ChatFileConfig(Config):
-    """A file of chats, with how to read it, as an entry of a YAML config.
+    """A file of chats and how to read it, as an entry of a YAML config.
 
     Attributes:
         source: A file, or a data set with its split, such as ``dstc9:train``.
@@ -181,8 +180,8 @@ class ChatFileConfig(Config):
         return self
 
     def select_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """Returns the ``rows`` whose language is in ``langs``, or all ``rows`` if ``langs`` is
-        empty.
+        """Returns the ``rows`` whose language is in ``langs``, where ``zh`` includes ``zh-Hant``.
+        If ``langs`` is empty, returns all ``rows``.
 
         Raises:
             ConfigError: A language in ``langs`` has no row.
@@ -214,15 +213,15 @@ class ReadingReport:
 
     Attributes:
         problem_file: JSONL file to which each bad row is appended, None to write none.
-        strict: Whether the first bad row is an error.
-        copied: Columns that the command copies to its output, such as ``["comment"]``. No note says
-            that they were not read.
+        strict: Whether the first bad row is an error. Otherwise bad rows are counted and skipped.
+        copied: Columns that the caller copies to its output, such as ``["comment"]``. ``notes``
+            does not list them as unread.
         read: Number of dialogues that were read.
-        count: Number of bad rows that were left out.
+        count: Number of bad rows that were skipped.
         changes: What was left out or changed -> how often: ``{"thoughts left out": 3}``.
         messages: Error messages of the first bad rows, at most 20.
-        notes: Remarks on the whole file, as the keys of a dict: ``{"not read: comment in
-            chats.csv": None}``.
+        notes: Remarks on the whole file, as the keys of a dict:
+            ``{"not read: comment in chats.csv": None}``.
     """
 
     problem_file: Path | None = None
@@ -235,9 +234,8 @@ class ReadingReport:
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     def add_bad_row(self, error: DataError) -> None:
-        """Counts a bad row, keeps the message of its ``error``, and appends file, line and problem
-        to ``problem_file``.
-        """
+        """Counts a bad row, and keeps the message of its ``error``. If ``problem_file`` is set,
+        appends file, line and problem to it."""
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -286,18 +284,19 @@ def start_report(
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns an empty ReadingReport, which will list bad rows in a file such as skipped.jsonl.
+    """Returns an empty ReadingReport whose bad rows go to a file such as skipped.jsonl.
 
-    A list from an earlier run is deleted. There is no list if ``options.strict`` is set, or if both
-    ``folder`` and ``beside`` are None.
+    An earlier file of that name is deleted. No file is written if ``options.strict`` is True, or if
+    both ``folder`` and ``beside`` are None.
 
     Args:
         options: How the command reads its file.
-        folder: Folder in which the list is called skipped.jsonl.
-        beside: Output file of the command. For scored.jsonl.gz, the list is scored.skipped.jsonl.
+        folder: Folder in which bad rows go to skipped.jsonl.
+        beside: Output file of the command. For scored.jsonl.gz, bad rows go to scored.skipped.jsonl
+            in the same folder.
 
     Raises:
-        ConfigError: The list would replace a file that the command reads.
+        ConfigError: The file of bad rows would replace a file that the command reads.
     """
     problem_file = None
     if folder is not None:
@@ -322,13 +321,14 @@ def read_dialogues(
     columns: dict[str, Any] | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of a file, in any of the forms in docs/howto/formats.md.
+    """Streams the dialogues of a file: JSON lines, JSON, CSV, Parquet, XLSX or plain text.
 
     Labels are ignored. A missing id becomes a hash of the content, and a repeated id gets a number
     (``id#2``).
 
     Args:
-        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or records.
+        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or an
+            iterable of records.
         format: Kind of file, such as ``csv``. By default it is detected from the content.
         columns: Field -> column, for names that are not recognised: ``{"id": "Fall"}``.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
@@ -352,14 +352,13 @@ def read_dialogues(
 
 
 def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue:
-    """Returns the dialogue in ``record``, in any of the forms in docs/howto/formats.md.
-
-    A missing id becomes a hash of the content.
+    """Returns the dialogue in ``record``. A missing id becomes a hash of the content.
 
     Args:
-        record: A list of messages, or a dict such as ``{"messages": [...]}`` or ``{"prompt": "Hi!",
-            "response": "Hello!"}``.
-        changes: Counter that is increased for what was left out: ``{"tool calls": 2}``.
+        record: A list of messages, or a dict such as ``{"messages": [...]}`` or
+            ``{"prompt": "Hi!", "response": "Hello!"}``.
+        changes: Counter of what was left out, to which this dialogue is added:
+            ``{"tool calls": 2}``.
 
     Raises:
         RecordError: The record cannot be read. The error names the field.
@@ -378,10 +377,11 @@ def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source``. Dialogues without labels are included.
+    """Streams the dialogues of ``source``, each with its human labels if it has any.
 
     Args:
-        source: A file or records, as for ``read_dialogues``.
+        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or an
+            iterable of records.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
         options: Fields of ReadOptions, such as ``columns={"labels": {"Note": "overall:1..5"}}``.
 
@@ -399,10 +399,11 @@ def stream_dialogues(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of ``source`` like ``read_dialogues``, but takes a ReadOptions.
+    """Streams the dialogues of ``source``, without labels.
 
     Args:
-        source: A file, or records.
+        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or an
+            iterable of records.
         options: How to read the file. Its label columns are ignored.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
 
@@ -422,10 +423,11 @@ def stream_labelled(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Streams the labelled dialogues of ``source`` like ``read_labelled``, but takes a ReadOptions.
+    """Streams the dialogues of ``source``, each with its human labels if it has any.
 
     Args:
-        source: A file, or records.
+        source: A file, ``-`` (standard input), ``hf:ID[:config]:split`` (on the Hub), or an
+            iterable of records.
         options: How to read the file.
         reading: A report that counts bad rows, which are then skipped. None: they raise errors.
 
@@ -525,8 +527,8 @@ class _Reader:
             self.columns.require_columns(self.names, self.path)
 
     def _open_source(self) -> Iterable[NumberedRow]:
-        """Returns (row number, value) for each row of the source. In a transcript, each chat is a
-        row."""
+        """Returns (row number, value) for each row of the source. In a transcript, each chat is
+        a row."""
         if not isinstance(self.source, str | Path):
             return enumerate(self.source, 1)
         self.container, rows = open_rows(self.path, self.options.format)
@@ -651,8 +653,8 @@ class _Reader:
         return labelled
 
     def _note_unread_prose(self, values: Record) -> None:
-        """Adds to ``unread`` the names of fields that hold prose, because they may be part of a
-        chat.
+        """Adds to ``unread`` the names of fields that hold prose, because they may be part of
+        a chat.
 
         Args:
             values: Name of a field that was not read -> its value.

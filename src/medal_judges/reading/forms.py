@@ -56,8 +56,8 @@ class Row:
 
     Attributes:
         record: Column -> value.
-        columns: The user's names of fields, speakers and columns of ratings.
-        used: Columns that have been read. All others become metadata.
+        columns: What the file calls its fields, speakers and columns of ratings.
+        used: Columns that have been read. All others become metadata of the dialogue.
     """
 
     record: Record
@@ -74,8 +74,7 @@ class Row:
 
     def take_text(self, field: str) -> str | None:
         """Returns the string (or number as a string) in ``field``, and marks its column as read.
-        Returns None for any other value, which then becomes metadata.
-        """
+        Any other value gives None, and its column is not marked."""
         column = self.columns.column(self.record, field) or field
         value = number_as_text(lookup(self.record, column))
         if not isinstance(value, str):
@@ -84,9 +83,8 @@ class Row:
         return value
 
     def take_object(self, field: str) -> Fields:
-        """Returns the JSON object in the column ``field``, and marks the column as read. Returns an
-        empty dict if there is no object.
-        """
+        """Returns the JSON object in the column ``field`` as a dict, and marks the column as read.
+        Returns an empty dict if there is no object."""
         value = parse_if_json(self.record.get(field))
         if not isinstance(value, dict):
             return {}
@@ -94,8 +92,8 @@ class Row:
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the ratings in the user's label columns to ``line``, an object in our JSONL format,
-        and marks these columns as read. Raises RecordError if a rating is malformed.
+        """Adds the ratings in the user's label columns to ``line``, an object in this project's
+        JSONL format, and marks these columns as read. Raises RecordError if a rating is malformed.
         """
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
@@ -104,9 +102,9 @@ class Row:
             line[name] = value
 
     def to_line(self, messages: list[Message]) -> Fields:
-        """Returns the row as an object in our JSONL format, with ``messages`` as its chat.
+        """Returns the row in this project's JSONL format, with ``messages`` as its chat.
 
-        Call it once, after everything was read: columns that are not marked as read become
+        Call it once, after everything was read. Columns that are not marked as read become
         ``meta``.
 
         Args:
@@ -147,8 +145,8 @@ class Reader(NamedTuple):
 
     Attributes:
         title: Name of the form in errors.
-        fits: Returns whether a record has the form.
-        read: Converts a row to an object in our JSONL format.
+        fits: Takes a record and a ColumnMap, and returns whether the record has the form.
+        read: Takes a Row, and returns it as an object in this project's JSONL format.
     """
 
     title: str
@@ -163,12 +161,12 @@ def reader(
     name: str, title: str, fits: Callable[[Record, ColumnMap], bool]
 ) -> Callable[[Callable[[Row], Fields]], Callable[[Row], Fields]]:
     """Returns a decorator that registers a function as the reader of one form of rows. The function
-    takes a Row, and returns an object in our JSONL format.
+    takes a Row, and returns it as an object in this project's JSONL format.
 
     Args:
-        name: Key of the form in READERS.
-        title: Name of the form in errors.
-        fits: Returns whether a record has the form.
+        name: Name of the form, such as ``prompts``.
+        title: Name of the form in errors, such as ``prompt and response``.
+        fits: Takes a record and a ColumnMap, and returns whether the record has the form.
     """
 
     def register(read: Callable[[Row], Fields]) -> Callable[[Row], Fields]:
@@ -179,11 +177,15 @@ def reader(
 
 
 def detect_form(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the form of ``record``, a key of READERS such as ``messages``, or None if it is
-    unknown.
+    """Returns the form of ``record``, such as ``messages``, ``prompts`` (a prompt with its
+    response) or ``turns`` (one message in each row). Returns None if the form is unknown.
 
-    Columns that the user named decide first: with a column for ``role`` and one for ``content``,
-    the form is ``turns`` (one message in each row).
+    Columns that the user named decide first. With a column for ``role`` and one for ``content``,
+    the form is ``turns``.
+
+    Args:
+        record: A row of the file.
+        columns: What the file calls its fields.
     """
     fields = columns.fields
     if "messages" not in fields:
@@ -204,17 +206,14 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     "medal", "MEDAL's released form", lambda record, columns: is_released_row(record)
 )
 def read_released_row(row: Row) -> Fields:
-    """Converts ``row``, a row of MEDAL's released data, to an object in our JSONL format. Raises
-    RecordError if its models or labels are malformed.
-    """
+    """Converts ``row``, a row of MEDAL's released data, to an object in this project's JSONL
+    format. Raises RecordError if its models or labels are malformed."""
     return convert_released_row(read_line_format(row))
 
 
 def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
-    """Returns whether ``record`` is an object in our JSONL format.
-
-    It counts as another format if the user named a column for ``messages``.
-    """
+    """Returns whether ``record`` has a list of turns under ``dialogue`` or ``turns``, as in this
+    project's JSONL format. Returns False if ``columns`` names a column of ``messages``."""
     turns = record.get("dialogue", record.get("turns"))
     if "messages" in columns.fields or not isinstance(turns, list):
         return False
@@ -223,9 +222,10 @@ def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_in_line_format)
 def read_line_format(row: Row) -> Fields:
-    """Returns ``row``, which is in our JSONL format, with nested JSON parsed and labels added.
+    """Returns the fields of ``row``, which is in this project's JSONL format. Nested JSON is
+    parsed, and the ratings in the user's label columns are added.
 
-    Columns that the user named replace fields: with ``id=ticket``, the id is the value of
+    Columns that the user named replace fields. With ``id=ticket``, the id is the value of
     ``ticket``.
 
     Raises:
@@ -249,8 +249,8 @@ def read_line_format(row: Row) -> Fields:
 
 
 def _messages_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds a chat's messages (a list or a transcript), or an empty
-    string."""
+    """Returns the column that holds a chat's messages (a list or a transcript), or an
+    empty string."""
     column = columns.fields.get("messages")
     if column is not None:
         return column
@@ -269,21 +269,23 @@ def _look_like_messages(value: object) -> bool:
 
 
 def has_messages(record: Record, columns: ColumnMap) -> bool:
-    """Returns whether ``record`` has a column with a list of messages or a transcript."""
+    """Returns whether ``record`` has a column with a list of messages or a transcript (text such as
+    ``User: Hi!``)."""
     column = _messages_column(record, columns)
     return bool(column) and lookup(record, column, MISSING) is not MISSING
 
 
 @reader("messages", "messages or a transcript", has_messages)
 def read_messages_or_transcript(row: Row) -> Fields:
-    """Converts ``row``, whose chat is a list of messages or a transcript, to our JSONL format.
+    """Converts ``row``, whose chat is a list of messages or a transcript, to an object in this
+    project's JSONL format.
 
-    An answer in a separate column is appended if the last message is the user's.
+    An answer in a separate column is appended if the last message is from the user.
 
     Raises:
         RecordError: The messages are malformed or empty, or the newest message is first.
-        ConfigError: The user gave a role for any other speaker (``*``), and the chat is a
-            transcript.
+        ConfigError: The chat is a transcript, and the options give all unknown speakers (``*``) a
+            role.
     """
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
@@ -362,9 +364,8 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 @reader("turns", "one turn a row", is_turn)
 def read_merged_turns(row: Row) -> Fields:
-    """Converts ``row`` to our JSONL format. The row is a whole chat, which ``merge_turns`` made
-    from rows with one message each. Raises RecordError if a rating is malformed.
-    """
+    """Converts ``row``, a chat that was merged from rows with one message each, to an object in
+    this project's JSONL format. Raises RecordError if a rating is malformed."""
     return row.to_line(row.take("messages"))
 
 
@@ -375,9 +376,11 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
-    """Converts ``row``, whose chat is one question with its answer, to our JSONL format. A missing
-    answer becomes an empty turn. Raises RecordError if the question, the answer or a rating is
-    malformed.
+    """Converts ``row``, whose chat is one question with its answer, to an object in this project's
+    JSONL format. A missing answer becomes an empty turn.
+
+    Raises:
+        RecordError: The question, the answer or a rating is malformed.
     """
     question = _take_messages(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``

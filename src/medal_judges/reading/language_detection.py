@@ -45,10 +45,11 @@ def _load_detector() -> Any:
 
 
 def detect_language(dialogue: Dialogue) -> str | None:
-    """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use.
+    """Returns the ISO 639-1 code, such as ``de``, of the language that both speakers of
+    ``dialogue`` use.
 
-    Only the first 16 turns are read. Returns None if they have too little text, if a speaker uses
-    another language, or if the detector is not certain.
+    Only the first 16 turns are read. Returns None if they have too little text, if the speakers use
+    different languages, or if the detector is not certain.
 
     Raises:
         MissingExtraError: The extra ``lang`` is not installed.
@@ -73,12 +74,13 @@ def detect_language(dialogue: Dialogue) -> str | None:
 
 
 def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
-    """Returns the ISO 639-1 code of the language of ``text``. Returns None if the text is too short
-    or the detector is not certain.
+    """Returns the ISO 639-1 code of the language of ``text``, such as ``de``. Returns None if the
+    text is too short or the detector is not certain.
 
     Args:
         text: The text to detect the language of.
-        letters: Minimum number of letters. In scripts such as Chinese, four are enough.
+        letters: A text with fewer letters is too short (default 40). In scripts such as Chinese,
+            four are enough.
 
     Raises:
         MissingExtraError: The extra ``lang`` is not installed.
@@ -98,8 +100,8 @@ def detect_text_language(text: str, letters: int = _LETTERS) -> str | None:
 
 
 def _has_enough_letters(text: str, letters: int) -> bool:
-    """Returns whether ``text`` has at least ``letters`` letters, or four of a script such as
-    Chinese."""
+    """Returns whether ``text`` has at least ``letters`` letters, or four of a script such
+    as Chinese."""
     return (
         sum(map(str.isalpha, text)) >= letters
         or len(_DENSE.findall(text)) >= _DENSE_LETTERS

@@ -65,22 +65,23 @@ def read_messages(
     meta: Record | None = None,
     changes: Counts | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``messages``, a list of {role, content} as in OpenAI's or Anthropic's
-    API.
+    """Converts a list of {role, content}, as in the APIs of OpenAI and Anthropic, to a dialogue.
 
     Args:
+        messages: The messages, the oldest first.
         id: Id of the dialogue, by default a hash of its turns.
-        lang: Code or English name of the dialogue's language.
+        lang: Language of the dialogue, such as ``de`` or ``German``. None: unknown.
         source: Name of the data set or system that the dialogue is from.
         models: Role -> name of the speaker: ``{"assistant": "gpt-4.1"}``.
         context: What the dialogue started from: ``{"scene": "Two friends cook."}``.
         meta: Any other data to keep with the dialogue.
-        changes: Counter that is increased for what was left out: ``{"tool calls": 2}``.
+        changes: Counter of what was left out, to which this dialogue is added:
+            ``{"tool calls": 2}``.
 
     Raises:
-        RecordError: A message has an unknown role or type of content, no message has text, the
-            language is unknown, or messages name different assistants. The error names the field
-            (``messages[3].role``).
+        RecordError: ``messages`` is empty or holds no text, a message has an unknown role or type
+            of content, the language is unknown, or messages name different assistants. The error
+            names the field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -196,14 +197,16 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role of ``message``, and its content as (kind, text) parts.
-
-    The role is ``user``, ``assistant``, ``system``, ``tool`` or ``call`` (a tool call). Thoughts
-    and tool calls are parts with an empty text: ``("tool calls", "")``.
+    """Splits ``message`` into its role and the parts of its content.
 
     Args:
-        field: Path of the message in the row, which an error names.
+        field: Name of the message in errors, such as ``messages[3]``.
         message: An object with ``role`` and ``content``.
+
+    Returns:
+        The role, which is ``user``, ``assistant``, ``system``, ``tool`` or ``call`` (a tool call).
+        Then a (kind, text) pair for each part, such as ``("text", "Hi!")`` or ``("image", "")``.
+        Thoughts and tool calls have an empty text.
 
     Raises:
         RecordError: The message is not an object, or its role or the type of a part is unknown.
@@ -277,8 +280,8 @@ def _parts(field: str, content: object) -> Iterator[Part]:
 
 
 def _part_of_object(field: str, part: Record) -> Iterator[Part]:
-    """Yields the one (kind, text) of ``part``, an object with a type: ``{"type": "text", "text":
-    "Hi!"}``.
+    """Yields the one (kind, text) of ``part``, an object with a
+    type: ``{"type": "text", "text": "Hi!"}``.
 
     Args:
         field: Path of ``part`` in the row, which an error names.

@@ -57,10 +57,15 @@ OTHERS = "*"  # --role '*=user': everyone who is not known otherwise
 
 
 def find_key(record: Record, field: str) -> str | None:
-    """Returns the key of ``record`` that is a usual name of ``field``, such as ``ticket_id`` for
-    ``id``, or None.
+    """Returns the key of ``record`` that is a usual name of ``field``, such as ``ticket_id``
+    for ``id``.
 
-    Of several such keys, one whose value is not None is preferred.
+    Of several such keys, one whose value is not None is preferred. Returns None if there is no such
+    key.
+
+    Args:
+        record: A row, or an object in it.
+        field: The standard name of a field, such as ``id``, ``role`` or ``content``.
     """
     keys = find_keys(tuple(record), field)
     for key in keys:
@@ -73,8 +78,13 @@ def find_key(record: Record, field: str) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def find_keys(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns the ``keys`` that are usual names of ``field`` (``ticket_id`` for ``id``), the most
-    preferred first."""
+    """Returns those of ``keys`` that are usual names of ``field``, such as ``ticket_id`` for
+    ``id``, the most preferred first.
+
+    Args:
+        keys: All keys of a row.
+        field: The standard name of a field, such as ``id``, ``role`` or ``content``.
+    """
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
@@ -92,12 +102,13 @@ def to_snake_case(key: str) -> str:
 
 
 def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
-    """Returns the role of the speaker who is called ``word`` in the file, such as ``user`` for
-    ``Human``.
+    """Returns the role of a speaker, such as ``user`` for ``Human``.
 
     Args:
-        roles: Speaker's name -> role, as stated by the user. ``*`` stands for any other speaker.
-        field: Name of the value in an error.
+        word: The speaker's name in the file.
+        roles: Further names -> their roles, such as ``{"kunde": "user"}``. The name ``*`` stands
+            for all unknown speakers.
+        field: Name of the value in an error, such as ``messages[3].role``.
 
     Raises:
         RecordError: The speaker is unknown.

@@ -34,7 +34,8 @@ _REPLACED = ("scene", "labels")
 
 
 def is_released_row(record: Record) -> bool:
-    """Returns whether ``record`` is a row of MEDAL's released data."""
+    """Returns whether ``record`` is a row of MEDAL's released data. Such a row has a list of
+    ``models``, or a scene, no id, and a ``source`` that ends in a number."""
     if isinstance(record.get("models"), list):
         return True
     # A scene, no id, and a source that ends in the number of a context.
@@ -45,10 +46,10 @@ def is_released_row(record: Record) -> bool:
 
 
 def convert_released_row(record: Record) -> Fields:
-    """Converts ``record``, a row of MEDAL's released data, to an object in our JSONL format.
+    """Converts ``record``, a row of MEDAL's released data, to an object in this project's
+    JSONL format.
 
-    Rows with the same scene and persona get the same ``group`` and ``split``, whatever their
-    language.
+    Rows with the same scene and persona get the same ``group`` and ``split`` in every language.
 
     Raises:
         RecordError: A role has two models, the models do not match the turns in number, the labels
@@ -108,8 +109,8 @@ def _models_by_role(names: object, turns: object) -> dict[str, str]:
 
 
 def _split_scene(scene: object) -> dict[str, str]:
-    """Returns the parts of ``scene``, the text from which MEDAL generated a dialogue's first
-    message.
+    """Returns the parts of ``scene``, the text from which MEDAL generated a dialogue's
+    first message.
 
     A part begins with a line such as ``Persona: ...``. Lines before the first such line belong to
     ``scene``.
@@ -130,8 +131,8 @@ def _split_scene(scene: object) -> dict[str, str]:
 
 
 def _convert_labels(labels: object) -> Fields:
-    """Converts ``labels`` to the fields ``labels``, ``scales`` and ``comments`` of our JSONL
-    format.
+    """Converts ``labels`` to the fields ``labels``, ``scales`` and ``comments`` of our
+    JSONL format.
 
     Args:
         labels: Dimension -> list of labels, or GPT-4.1's JSON answer to MEDAL's evaluation prompt.

@@ -51,7 +51,10 @@ def remove_thoughts(answer: str) -> tuple[str, int]:
 
 def join_thought_lines(transcript: str) -> str:
     """Returns ``transcript`` with the line breaks in each complete thought (``<think>...</think>``)
-    replaced by spaces, so that no line of a thought looks like a message (``User: ...``)."""
+    replaced by spaces.
+
+    No line of a thought then looks like a message (``User: ...``).
+    """
 
     def join_lines(thought: re.Match[str]) -> str:
         if thought["end"]:

@@ -40,32 +40,34 @@ def _split_speaker(line: str) -> tuple[str, str] | None:
 
 
 def begins_with_role(text: str) -> bool:
-    """Returns whether the first line of ``text`` has a known speaker, such as ``User: Hi!``."""
+    """Returns whether ``text`` begins with a usual name of a speaker and a colon, such as
+    ``User: Hi!`` or ``Bot: Hello!``."""
     spoken = _split_speaker(text.lstrip().partition("\n")[0])
     return spoken is not None and spoken[0].lower() in ROLE_WORDS
 
 
 def may_begin_transcript(line: str) -> bool:
-    """Returns whether ``line`` begins with the name of a speaker and a colon, or is a separator
-    such as ``---``. The speaker need not be known."""
+    """Returns whether ``line`` begins with any name and a colon, such as ``Anna: Hi!``, or is a
+    separator such as ``---``."""
     return _split_speaker(line) is not None or _RULE.match(line) is not None
 
 
 def split_into_chats(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Splits ``text``, a file of transcripts, into chats at separators such as ``---`` or ``===
-    Chat 2 ===``.
+    """Splits ``text``, a file of transcripts, into chats at separators such as ``---`` or
+    ``=== Chat 2 ===``.
 
-    A separator counts only if a line with a known speaker (``User: ...``) follows. Blank lines and
-    headings (``# ...``) may be between them.
+    A separator counts only if the next line is a message of a known speaker (``User: ...``). Blank
+    lines and headings (``# ...``) between the two are ignored.
 
     Args:
         text: The content of the file.
-        roles: Speaker's name in lower case -> role, in addition to usual names such as ``human``.
+        roles: Speaker's name in lower case -> role, such as ``{"kunde": "user"}``. Usual names such
+            as ``human`` are known without it.
 
     Yields:
-        (number of the chat's first line, ``{"messages": text of the chat}``)
+        (line number from 1 at which the chat begins, ``{"messages": text of the chat}``)
     """
     speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
@@ -90,18 +92,20 @@ def split_into_chats(
 
 
 def parse_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
-    """Returns the messages in the transcript ``text``, each with ``role`` and ``content``.
+    """Returns the messages in ``text``, each as ``{"role": "user", "content": "Hi!"}``.
 
-    A line without a known speaker (``Note: ...``) continues the message before it.
+    A line without a known speaker (``Note: ...``) continues the message before it. Lines before the
+    first message are ignored.
 
     Args:
-        text: The transcript of one chat.
-        roles: Speaker's name in lower case -> role, in addition to usual names such as ``human``.
+        text: The transcript of one chat, with a line such as ``User: Hi!`` for each message.
+        roles: Speaker's name in lower case -> role, such as ``{"kunde": "user"}``. Usual names such
+            as ``human`` are known without it.
 
     Raises:
         RecordError: The user or the assistant has no message.
-        ConfigError: ``roles`` has ``*`` (any other speaker), which would turn every line with a
-            colon into a message.
+        ConfigError: ``roles`` has the name ``*``, which stands for all unknown speakers. Every line
+            with a colon would become a message.
     """
     if OTHERS in roles:
         problem = (

@@ -16,11 +16,11 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column that holds the id of the conversation, or an empty string.
+    """Returns the column with the id of the conversation, or an empty string if there is none.
 
     Args:
-        record: A row with one turn of a conversation.
-        columns: The user's map from fields to columns. Its column for ``id`` takes precedence.
+        record: A row with one message of a conversation.
+        columns: What the file calls its fields. The column that it states for ``id`` comes first.
     """
     return columns.fields.get("id") or columns.column(record, "conversation")
 
@@ -35,12 +35,14 @@ def merge_turns(
     Args:
         chat_id: Id of the chat.
         rows: (row number, record) of each message.
-        columns: The user's names of fields and speakers.
-        counts: Counter that is increased if the numbers or times of the messages cannot be read.
+        columns: What the file calls its fields and speakers.
+        counts: Counter to which a chat is added if the numbers or times of its messages cannot be
+            read.
 
     Returns:
-        The record of the chat, and the columns that it leaves out, as column -> values. The record
-        has ``id``, ``messages``, and each further column whose filled cells are all equal.
+        The chat, and the columns that it leaves out. The chat has ``id``, ``messages``, and each
+        further column whose filled cells are all equal. The columns left out map a column to its
+        different values.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.
@@ -75,8 +77,8 @@ def merge_turns(
 
 
 def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
-    """Returns the messages ``turns`` sorted by ``order`` (such as 1, 2, 3) or, without it, by
-    ``time``.
+    """Returns the messages ``turns`` sorted by ``order`` (such as 1, 2, 3) or, without it,
+    by ``time``.
 
     If neither can be read, they keep the order of the file.
 
@@ -109,7 +111,7 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
 
 def to_numbers_or_times(values: Sequence[object]) -> list[Any] | None:
     """Returns ``values`` as numbers or, if they are ISO times, as pandas timestamps. Returns None
-    if any value is neither."""
+    if any value cannot be read as either."""
     import pandas as pd
 
     texts = [str(value).strip() for value in values]

@@ -35,8 +35,8 @@ _OOM_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_fai
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Splits ``items`` into lists of ``size`` consecutive items, and yields the lists. The last may
-    be shorter."""
+    """Splits ``items`` into lists of ``size`` consecutive items, and yields the lists. The last
+    list may be shorter."""
     iterator = iter(items)
     while window := list(islice(iterator, size)):
         yield window
@@ -45,12 +45,12 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def map_in_threads(
     function: Callable[[T], R], items: Iterable[T], at_once: int
 ) -> Iterator[R]:
-    """Yields ``function(item)`` for each of ``items``, in order. Threads compute the results in
-    advance.
+    """Yields ``function(item)`` for each of ``items``, in order. Threads compute up to 1,024
+    results in advance.
 
     Args:
-        at_once: The number of threads. With 1 the caller's thread computes each result when it is
-            needed.
+        at_once: The number of threads. With 1 there are no threads: each result is computed when
+            the caller asks for it.
     """
     if at_once == 1:
         yield from map(function, items)
@@ -71,14 +71,14 @@ def map_in_threads(
 def batch_longest_first(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Yields ``items`` in batches of limited size, sorted by length with the longest first.
+    """Sorts ``items`` by length, longest first, and yields them in batches of limited size.
 
     Args:
         length: Returns the number of tokens of an item.
         budget: The maximum size of a padded batch, in tokens: the number of items times the length
             of the longest. An item longer than the budget is a batch by itself.
-        tight: Whether to end a batch also before items that are much shorter than its longest item,
-            which reduces padding.
+        tight: Whether to begin a new batch at an item that is much shorter than the longest item of
+            the current batch. Such batches are smaller and have less padding.
     """
     batch: list[T] = []
     longest = 0
@@ -99,7 +99,7 @@ def batch_longest_first(
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
     """Returns ``run(batch)``. If memory runs out, runs the two halves of the batch instead, and
-    joins the results. Halves are halved again if needed.
+    joins their results. Halves are halved again if needed.
 
     Args:
         run: Returns one result for each item, in order.
@@ -131,15 +131,15 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Pads rows of token ids at their ends to one length L.
+    """Adds padding tokens to the ends of lists of token ids, so that all have one length L.
 
     Args:
-        rows: Lists of token ids.
+        rows: R lists of token ids.
         pad: The id of the padding token.
 
     Returns:
-        (ids, mask), both integer tensors [rows, L]. The mask is 1 for tokens and 0 for padding. On
-        a machine with a GPU, L is a multiple of 64.
+        (ids, mask), both integer tensors [R, L]. The mask is 1 for tokens and 0 for padding. On a
+        machine with a GPU, L is a multiple of 64.
     """
     import torch
 
@@ -164,8 +164,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 class SpecialTokens:
     """The special tokens of a tokenizer, such as the token that ends a turn.
 
-    ``break_up`` turns special tokens that a user has typed into ordinary text, so that they cannot
-    end the turn.
+    A message of a user can contain such a token. ``break_up`` makes it plain text, so that it does
+    not end the turn.
 
     Args:
         tokenizer: A tokenizer of transformers.

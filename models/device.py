@@ -23,7 +23,8 @@ def torch_device(device: Device) -> torch.device:
     """Returns ``device`` as a torch.device.
 
     Args:
-        device: Such as ``cpu`` or ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
+        device: The name of a device, such as ``cpu`` or ``cuda:1``. None is the GPU if there is
+            one, otherwise the CPU.
 
     Raises:
         ConfigError: This machine does not have the device.
@@ -44,7 +45,7 @@ def torch_device(device: Device) -> torch.device:
 
 
 def max_batch_tokens(device: torch.device) -> int:
-    """Returns the maximum number of tokens in a batch on ``device``, with padding.
+    """Returns the maximum number of tokens in a batch on ``device``. Padding counts.
 
     It is 2,048 on a CPU. On a GPU it is 1,024 per GiB of memory, and at least 2,048.
     """
@@ -70,9 +71,9 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
-    """Casts the weights of ``network`` to ``dtype`` in place.
+    """Casts the floating-point weights of ``network`` to ``dtype`` in place.
 
-    Unlike ``Module.to``, it keeps the frequencies of rotary position embeddings in fp32.
+    Unlike ``Module.to``, it does not cast the frequencies of rotary position embeddings.
     """
     import torch
 
@@ -90,7 +91,7 @@ def set_fastest_attention(
     body: nn.Module, device: torch.device, precision: str
 ) -> None:
     """Sets the fastest attention implementation that a model supports: flash attention, sdpa
-    (PyTorch's) or eager.
+    (PyTorch's ``scaled_dot_product_attention``) or eager (no fused kernel).
 
     Flash attention needs a GPU, the package flash_attn, and ``bf16`` or ``fp16``.
 

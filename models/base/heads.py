@@ -27,8 +27,8 @@ _ORDER = (
 
 
 def squash_to_unit(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Maps unbounded scores ``raw`` monotonically into [0, 1], and keeps the shape. Scores from 0.1
-    to 0.9 do not change."""
+    """Maps the numbers ``raw`` monotonically to scores on [0, 1], in an array of the same shape.
+    Numbers from 0.1 to 0.9 do not change."""
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
     bent = _END**2 / (2 * _END - np.minimum(distance, _END))
@@ -44,7 +44,7 @@ def map_isotonic(
 
     Args:
         units: The scores, on [0, 1].
-        knots: The x and the y coordinates of the fitted points, from ``fit_isotonic``.
+        knots: The fitted points, as (x coordinates, y coordinates).
 
     Returns:
         The mapped scores, on [0, 1], in the shape of ``units``.
@@ -64,7 +64,7 @@ def fit_isotonic(
         targets: [N] labels of the same dialogues, on [0, 1].
 
     Returns:
-        The x and the y coordinates of the fitted points, which ``map_isotonic`` interpolates.
+        The fitted points, as (x coordinates, y coordinates). The regression is linear between them.
     """
     from sklearn.isotonic import IsotonicRegression  # a second to import
 
@@ -82,10 +82,10 @@ class HeadConfig(Config):
         kind: The type of head and its loss. ``regression``: mean squared error. ``ordinal``: CORN
             (Shi, Cao and Raschka, 2023). ``binary``: cross-entropy on soft labels.
             ``classification``: cross-entropy over the ratings on the scale.
-        label_smoothing: The share of a target's probability that is spread evenly over all classes
-            (binary and classification heads).
-        positive_weight: The weight of positive labels in the loss, where negative labels have 1
-            (binary heads).
+        label_smoothing: The share (0 to 1) of a target's probability that is spread evenly over all
+            classes (binary and classification heads).
+        positive_weight: The weight of positive labels in the loss. Negative labels have the weight
+            1 (binary heads).
     """
 
     kind: HeadKind = "regression"
@@ -124,23 +124,23 @@ Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of a judge's scores and probabilities for one dimension, fitted on validation
-    data.
+    """The calibration of a judge's scores and probabilities for one dimension, fitted on
+    validation data.
 
     ``temperature`` is applied first, then ``isotonic``, then ``threshold``. The default values
     change nothing.
 
     Attributes:
         temperature: Divides the logits of a binary, ordinal or classification head.
-        spread: The standard deviation of a regression head's errors, on [0, 1], from which it
-            computes the probability of each rating. None if it is not fitted: then the head gives
-            no probabilities.
-        isotonic: The x and the y coordinates of the points of an isotonic regression, which maps
-            scores. None applies no regression.
+        spread: The standard deviation of a regression head's errors, on [0, 1]. The probability of
+            each rating is computed from it. With None the head gives no probabilities.
+        isotonic: The points of an isotonic regression, which maps scores, as (x coordinates, y
+            coordinates). None applies no regression.
         threshold: The probability that becomes the score 0.5, chosen for the best F1 on the
             validation data. None leaves scores as they are.
         margin: Half the length of the interval around a score that holds nine in ten human ratings,
-            as a share of the scale. None if it is not fitted.
+            as a share of the scale: 0.25 is one point on a scale from 1 to 5. None if it is not
+            fitted.
         rows: The number of labelled dialogues on which the calibration is fitted.
     """
 
@@ -152,8 +152,8 @@ class Calibration:
     rows: int = 0
 
     def apply_isotonic(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Returns scores ``units`` on [0, 1], mapped by ``isotonic``. Without ``isotonic`` they do
-        not change."""
+        """Maps the scores ``units``, on [0, 1], with the isotonic regression, and returns them.
+        If ``isotonic`` is None, they do not change."""
         if self.isotonic is None:
             return np.asarray(units, dtype=np.float64)
         return map_isotonic(units, self.isotonic)
@@ -162,7 +162,8 @@ class Calibration:
         """Maps probabilities ``chances`` to scores on [0, 1], so that the probability ``threshold``
         becomes the score 0.5.
 
-        The map is linear below and above ``threshold``. Without a threshold nothing changes.
+        The map is linear below and above ``threshold``. If ``threshold`` is None, the scores are
+        the probabilities.
         """
         middle = self.threshold or 0.5
         return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
@@ -216,12 +217,12 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each dialogue. It is 0 where the label is missing.
+        """Returns the loss of each of B dialogues, [B]. A dialogue without a label has the loss 0.
 
         Args:
             logits: [B, outputs].
-            targets: [B, targets], labels on [0, 1]. For an ordinal or classification head, the
-                probability of each rating. NaN means no label.
+            targets: [B, targets]. For a regression or binary head the label on [0, 1]. For an
+                ordinal or classification head the probability of each rating. NaN means no label.
         """
         labelled = ~targets.isnan().any(dim=-1, keepdim=True)
         # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
@@ -254,15 +255,16 @@ class OutputHead:
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None
     ) -> Tensor:
-        """Returns the probability of each rating on the scale, [B, levels].
+        """Returns the probability of each rating on the scale for B dialogues, [B, levels].
 
-        For a continuous scale, or a regression head without ``spread``, returns [B, 0].
+        A continuous scale has no ratings, and a regression head without ``spread`` gives no
+        probabilities: the result is then [B, 0].
 
         Args:
             logits: [B, outputs].
             temperature: Divides the logits. A regression head ignores it.
             spread: The standard deviation, on [0, 1], of the normal distribution around a
-                regression head's score.
+                regression head's score. None: not known.
         """
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
@@ -282,17 +284,18 @@ class OutputHead:
     def calibrated_outputs(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
-        """Returns the calibrated scores and the probabilities of the ratings for a batch of B
-        dialogues.
+        """Returns the calibrated scores and the probabilities of the ratings for a batch of
+        B dialogues.
 
         Args:
             logits: [B, outputs].
             fitted: The calibration to apply.
 
         Returns:
-            Three lists of length B. The first has the scores on the dimension's scale. The second
-                has the probabilities of the ratings (empty if unknown). The third has the scores of
-                a regression head before calibration (None for other heads).
+            (scores, probabilities, raw), three lists of length B. ``scores`` are on the dimension's
+            scale. ``probabilities`` has a list for each dialogue with the probability of each
+            rating, empty if unknown. ``raw`` has the scores of a regression head before
+            calibration, and None for other heads.
         """
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
@@ -308,8 +311,8 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns the expected rating [B] on the dimension's scale before calibration, in float64
-        on the CPU.
+        """Returns the expected rating of B dialogues before calibration, [B], in float64 on the
+        CPU. It is on the dimension's scale.
 
         Args:
             logits: [B, outputs].
@@ -345,11 +348,12 @@ def make_output_heads(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """Returns the CORN loss [B] of each labelled dialogue (Shi, Cao and Raschka, 2023), extended to
+    """Returns the CORN loss of B labelled dialogues, [B] (Shi, Cao and Raschka, 2023), extended to
     labels that are probabilities.
 
     Args:
-        logits: [B, K-1] for K ratings. Logit k is for P(label > k | label >= k).
+        logits: [B, K-1] for K ratings. Logit k is for P(label > k | label >= k), with ratings
+            counted from 0.
         target: [B, K], the probability of each rating, such as the share of annotators who chose
             it.
     """
@@ -365,8 +369,11 @@ def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:
-    """Returns the probability of each of K ratings, [B, K], from the ``logits`` [B, K-1] of a head
-    that is trained with ``corn_losses``."""
+    """Returns the probability of each of K ratings for B dialogues, [B, K].
+
+    Args:
+        logits: [B, K-1], from an ordinal head, which is trained with the CORN loss.
+    """
     above = torch.sigmoid(logits).cumprod(dim=-1)
     reached = functional.pad(above, (1, 0), value=1.0)
     return reached - functional.pad(above, (0, 1))
@@ -374,12 +381,12 @@ def corn_probabilities(logits: Tensor) -> Tensor:
 
 def rating_probabilities(value: Tensor, spread: float, levels: int) -> Tensor:
     """Returns the probability of each rating, [B, levels], if ratings are normally distributed
-    values that are rounded to the nearest level.
+    values that are rounded to the nearest rating on the scale.
 
     Args:
         value: [B], the means of the B normal distributions, on [0, 1].
         spread: The standard deviation of all of them, on [0, 1].
-        levels: The number of ratings, equally spaced on [0, 1].
+        levels: The number of ratings on the scale, equally spaced from 0 to 1.
     """
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)

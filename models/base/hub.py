@@ -60,8 +60,8 @@ def download_judge(repo_id: str, revision: str | None = None) -> Path:
         revision: A branch, tag or commit. None is main.
 
     Raises:
-        HubError: The download fails, ``repo_id`` is not OWNER/NAME, or the working directory has a
-            folder OWNER, so that ``repo_id`` looks like a mistyped path.
+        HubError: The download fails, or ``repo_id`` is not OWNER/NAME. Or OWNER is a folder in the
+            working directory, because ``repo_id`` then looks like a mistyped path.
     """
     owner = repo_id.partition("/")[0]
     # A folder of this project is never the owner of a repository.
@@ -88,7 +88,7 @@ def fetch_repo(
 
     Args:
         revision: A branch, tag or commit. None is main.
-        patterns: Which files to download, such as ``*.json``. None is all.
+        patterns: Patterns of the files to download, such as ``["*.json"]``. None is all files.
 
     Raises:
         HubError: The download fails.
@@ -106,20 +106,21 @@ def fetch_repo(
 
 
 def is_hub_id(name: str, *, owned: bool = True) -> bool:
-    """Returns whether ``name`` has the form OWNER/NAME of the Hub and is not a path on this
-    machine.
+    """Returns whether ``name`` has the form OWNER/NAME of the Hub and is not a path on
+    this machine.
 
     Args:
-        owned: Whether OWNER is required. Old models on the Hub, such as ``gpt2``, have none.
+        owned: If false, a name without OWNER is accepted too, such as ``gpt2``.
     """
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
 
 
 def files_to_upload(folder: Path) -> list[Path]:
-    """Returns the paths of the files in a judge's ``folder`` that an upload to the Hub contains:
-    only files that this package writes. The folders of a hybrid's members (the judges that it
-    combines) are searched too.
+    """Returns the paths of the files in a judge's ``folder`` that are uploaded to the Hub. The
+    folders of a hybrid's members (the judges that it combines) are searched too.
+
+    A file whose name no saved judge uses, such as ``notes.md``, is left out.
 
     Raises:
         HubError: A file is reached through a symbolic link.
@@ -144,9 +145,9 @@ def push_judge_folder(
     Weights and JSON files of an earlier judge in the repository are deleted.
 
     Args:
-        repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-        private: Whether to create a private repository. If true, an existing repository must be
-            private.
+        repo_id: The Hub id OWNER/NAME. The repository is created if it does not exist.
+        private: If true, a new repository is private, and an existing one must be private. If
+            false, a new repository is public.
         revision: A tag to create for the commit, such as ``v1``. None creates none.
 
     Raises:

@@ -55,22 +55,21 @@ logger = logging.getLogger(__name__)
 class ScoreRequest:
     """A request to score one dialogue, or one turn of it.
 
-    The caller gives ``dialogue``, ``turn``, ``row`` and, if it is known, ``chat``. The other fields
-    are filled while the request is scored.
+    The caller gives ``dialogue``, ``turn``, ``row`` and, if it is known, ``chat``. The judge sets
+    the other fields during scoring.
 
     Attributes:
-        dialogue: The turns that the judge reads. If one turn is scored, it is the last of them.
-        turn: The index of the turn to score. None scores the whole dialogue.
-        row: The index of the dialogue among the dialogues that are scored together.
-        tokens: The length of the input in tokens, by which batches are formed. Set by ``_prepare``.
-        payload: The input in the form that the kind of judge needs, such as token ids. Set by
-            ``_prepare``.
-        truncated_turns: The number of turns left out because they do not fit. Set by ``_prepare``.
-        cut_turns: The number of turns of which only a part fits. Set by ``_prepare``.
-        chat: A hash of the turns of ``dialogue``, which identifies the text that is scored. None if
-            it is not computed yet.
+        dialogue: The dialogue. If one turn is scored, the dialogue ends with this turn.
+        turn: The index in the dialogue of the turn to score, from 0. None scores the whole
+            dialogue.
+        row: The index of the dialogue among the dialogues that are scored together, from 0.
+        tokens: The length of the input in tokens, by which batches are formed.
+        payload: The input of the judge's model, such as a list of token ids.
+        truncated_turns: The number of turns left out because they do not fit into the input.
+        cut_turns: The number of turns of which only a part fits into the input.
+        chat: A hash of the turns of ``dialogue``. None if it is not computed yet.
         detected_language: The detected language, such as ``de``. None if it was not detected.
-        obstacle: The reason why the dialogue cannot be scored. None if it can.
+        obstacle: Why the dialogue cannot be scored. None if it can.
     """
 
     dialogue: Dialogue
@@ -93,7 +92,8 @@ class DimensionScore:
         score: A number on the dimension's scale, or None if there is a ``failure``.
         distribution: The probability of each rating on the scale, lowest rating first. Empty if
             unknown.
-        details: Facts about the score for ``Judgement.details``, such as ``{"raw": 3.7}``.
+        details: Further facts about the score, such as ``{"raw": 3.7}``, the score before
+            calibration.
         contributions: How much each turn of the dialogue added to the score. None if unknown.
         failure: Why the score is None, such as ``the dialogue has no fact``. None if there is a
             score.
@@ -113,8 +113,8 @@ def as_judgement(
 
     Args:
         results: Dimension name -> its score.
-        failure: Why a score is None. Without it, the failures in ``results`` are joined by
-            semicolons.
+        failure: The ``failure`` of the Judgement: why a score is None. None joins the different
+            failures in ``results`` by semicolons.
         fields: Further fields of the Judgement, such as ``explanation``.
     """
     scores, distributions, details, contributions = {}, {}, {}, {}
@@ -144,16 +144,17 @@ class Judge(ABC):
     Attributes:
         family: The kind of judge, such as ``encoder``.
         name: The name of the judge, such as ``length``.
-        dimensions: What the judge can score, with the scale of each.
+        dimensions: The dimensions that the judge can score, each with its scale.
         languages: ISO 639-1 codes of the supported languages. None means any, or unknown.
         revision: A hash of the judge's files, or ``unsaved``.
         computing: A lock that lets one thread at a time use the judge's network. The default locks
             nothing.
-        token_budget: The maximum number of tokens in a batch, with padding.
-        window: The number of dialogues that are read, sorted by length and scored together.
+        token_budget: The maximum number of tokens in a batch. Padding counts.
+        window: The number of dialogues that are read, sorted by length and scored together. They
+            are called a window.
         windows_at_once: How many windows are scored in parallel.
-        resumes_windows: Whether a resumed run must group dialogues into the same windows as an
-            uninterrupted run.
+        resumes_windows: Whether a resumed run scores all dialogues of a window again if one of them
+            has no score. If false, it scores only the dialogues without a score.
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -180,7 +181,8 @@ class Judge(ABC):
     resumes_windows: ClassVar[bool] = False
 
     def set_batch_sizes(self, device: torch.device) -> None:
-        """Sets ``token_budget`` and ``window`` for ``device``. Both are larger on a GPU."""
+        """Sets ``token_budget`` and ``window`` for ``device``. Both are larger on a GPU
+        than on a CPU."""
         self.token_budget = max_batch_tokens(device)
         if device.type == "cuda":
             self.window = GPU_WINDOW
@@ -189,8 +191,8 @@ class Judge(ABC):
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Returns the signature that identifies the judge in saved scores, with its name and a hash
-        of its weights or settings."""
+        """Returns the signature, which identifies the judge in saved scores. It holds the
+        judge's name and a hash of its weights or settings."""
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
@@ -219,8 +221,12 @@ class Judge(ABC):
         return []
 
     def answer_counts(self) -> Counter[str]:
-        """Returns the number of answers that came from the cache (``kept``) and from a language
-        model (``asked``)."""
+        """Returns how many answers the judge's language models have given.
+
+        Returns:
+            A Counter such as ``{"kept": 12, "asked": 3}``: 12 answers came from the cache and 3
+                from a model. Empty for a judge that asks no language model.
+        """
         models = {id(model): model for model in self.language_models()}
         counts: Counter[str] = Counter()
         for model in models.values():
@@ -232,17 +238,17 @@ class Judge(ABC):
         ``fp16``). A judge without a network does nothing."""
 
     def unsaved_options(self) -> dict[str, Any]:
-        """Returns the options that ``from_pretrained`` needs again because the saved folder does
-        not hold them.
+        """Returns the judge's options that a saved folder does not hold. ``from_pretrained`` needs
+        them again to load the folder.
 
         Returns:
-            Option -> value, such as the address of a server.
+            Option -> value, such as the address of a server. Empty for most judges.
         """
         return {}
 
     def make_signature(self, **fields: Any) -> Signature:
-        """Returns the signature that identifies the judge in saved scores: its name, a hash of its
-        dimensions, the package version and ``fields``.
+        """Returns the signature, which identifies the judge in saved scores. It holds the judge's
+        name, a hash of the judge's dimensions, the version of this package, and ``fields``.
 
         Args:
             fields: Further fields of the Signature, such as ``revision`` (a hash of the weights)
@@ -272,19 +278,20 @@ class Judge(ABC):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """Yields the judgements of ``dialogues``, which can be a stream, in input order.
+        """Scores ``dialogues`` and yields their judgements in input order. ``dialogues`` can
+        be a stream.
 
-        A dialogue without an assistant turn gets a judgement with a reason in place of a score.
+        The judgement of a dialogue without an assistant turn has None for each score.
 
         Args:
             dialogues: ``Dialogue`` objects, or chats in a form that ``parse_dialogue`` reads, such
                 as a list of messages.
-            level: ``dialogue`` scores each dialogue, ``turn`` each assistant turn without the turns
-                after it, ``last`` only the last assistant turn.
+            level: ``dialogue`` scores each dialogue as a whole. ``turn`` scores each assistant
+                turn without reading later turns. ``last`` scores only the last assistant turn.
             dimensions: The names of the dimensions to score. None is all.
-            progress: Called after each batch with the number of dialogues that it finished.
-            warn: Whether to log a warning at the end about turns that did not fit and unsupported
-                languages.
+            progress: Called after each batch with the number of dialogues that the batch finished.
+            warn: Whether to log warnings at the end: about turns that did not fit into the judge's
+                input, and about languages that the judge does not support.
 
         Raises:
             ConfigError: The level or a dimension is unknown, or ``dialogues`` is a single dialogue
@@ -410,7 +417,7 @@ class Judge(ABC):
         """Returns the dimension called ``name``.
 
         Raises:
-            ConfigError: The judge does not have it.
+            ConfigError: The judge has no such dimension.
         """
         self._checked_names([name])
         return next(d for d in self.dimensions if d.name == name)
@@ -442,11 +449,11 @@ class Judge(ABC):
         """Saves the judge in a folder and returns the folder.
 
         Args:
-            path: The folder. Another judge in it is replaced.
-            golden: Whether to score sixteen fixed dialogues and save the scores too. ``medal
-                doctor`` compares with them on other machines. None is True, except for a hybrid (a
-                judge that combines others) that asks language models, because their answers can
-                cost money.
+            path: The folder. A judge that is already in it is replaced.
+            golden: Whether to save the judge's scores of fixed dialogues too. ``medal doctor`` uses
+                them to check the judge on other machines. None is False for a hybrid (a judge that
+                combines others) that asks language models, because their answers can cost money.
+                For any other judge None is True.
 
         Raises:
             ConfigError: Judges of this kind cannot be saved.
@@ -465,9 +472,9 @@ class Judge(ABC):
         """Uploads the judge to the Hub, without a model card, and returns the commit's URL.
 
         Args:
-            repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-            private: Whether to create a private repository. If true, an existing repository must be
-                private.
+            repo_id: The Hub id OWNER/NAME. The repository is created if it does not exist.
+            private: If true, a new repository is private, and an existing one must be private. If
+                false, a new repository is public.
             revision: A tag to create for the commit, such as ``v1``. None creates none.
 
         Raises:
@@ -531,8 +538,8 @@ def as_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
             list of messages.
 
     Raises:
-        ConfigError: ``dialogues`` is a single dialogue, or an element is not a dialogue. The second
-            is raised when the element is reached.
+        ConfigError: ``dialogues`` is a single dialogue, which is noticed at once. Or an element is
+            not a dialogue, which is noticed when the element is reached.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -566,10 +573,10 @@ def make_score_requests(
     """Returns the requests to score ``dialogue``.
 
     Args:
-        level: ``dialogue`` makes one request for the whole dialogue, ``turn`` one for each
-            assistant turn, ``last`` one for the last assistant turn. Without an assistant turn,
-            each level makes one for the whole dialogue.
-        row: The index of the dialogue among the dialogues that are scored together.
+        level: ``dialogue`` makes one request for the whole dialogue. ``turn`` makes one for each
+            assistant turn. ``last`` makes one for the last assistant turn. A dialogue without an
+            assistant turn gets one request for the whole dialogue at any level.
+        row: The index of the dialogue among the dialogues that are scored together, from 0.
     """
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
@@ -589,7 +596,8 @@ def make_score_requests(
 def should_detect_languages(languages: Sequence[str] | None) -> bool:
     """Returns whether a judge should detect the language of dialogues that do not state it.
 
-    True if the judge has a list of supported ``languages`` and the package lingua is installed.
+    True if the judge's supported ``languages`` are known (not None) and the package lingua is
+    installed.
     """
     return languages is not None and find_spec("lingua") is not None
 
@@ -601,7 +609,7 @@ def is_truncated(judgement: Judgement) -> bool:
 
 
 def truncation_warning(subject: str, truncated_turns: int, cut_turns: int) -> str:
-    """Returns a warning about dialogues that do not fit into the judge's context window.
+    """Returns a warning about dialogues that do not fit into the judge's input.
 
     Args:
         subject: What did not fit, such as ``3 judgements``. The warning starts with it.
@@ -619,11 +627,11 @@ def truncation_warning(subject: str, truncated_turns: int, cut_turns: int) -> st
 def warn_at_end(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``, then logs warnings about turns that did not fit and languages that the
-    judge does not support.
+    """Yields ``judgements`` unchanged, then logs up to two warnings: about turns that did not fit
+    into the judge's input, and about languages that the judge does not support.
 
     Args:
-        supported: Codes of the supported languages, which the warning lists. None if they are
+        supported: Codes of the supported languages, such as ``["en", "de"]``. None if they are
             unknown.
     """
     truncated = truncated_turns = cut_turns = 0

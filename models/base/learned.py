@@ -16,8 +16,8 @@ from medal_judges.storage.files import PicklableLock
 
 
 def constructor_arguments(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns keyword arguments to construct a saved judge: ``dimensions``, ``name``,
-    ``calibration`` and ``facts``, each from its field of judge.json.
+    """Returns the keyword arguments ``dimensions``, ``name``, ``calibration`` and ``facts``, with
+    which the constructor of a trained judge makes the saved judge again.
 
     Args:
         saved: The content of judge.json.
@@ -39,9 +39,9 @@ class LearnedJudge(Judge):
     """Base class of the judges that ``medal train`` writes.
 
     Attributes:
-        config: The settings of the kind of judge, such as an ``EncoderConfig``.
+        config: The settings of the judge, such as an ``EncoderConfig``.
         calibration: Dimension name -> its calibration.
-        facts: What is known about the training run, such as ``{"seed": 0}``.
+        facts: Facts about the training run, such as ``{"seed": 0}``.
         dtype: The precision of the network: ``fp32``, ``bf16`` or ``fp16``.
         truncation: What is left out of a dialogue that is too long, such as ``oldest turns beyond
             512 tokens``.
@@ -63,10 +63,11 @@ class LearnedJudge(Judge):
         """Sets the fields that all trained judges have.
 
         Args:
-            dimensions: What the judge scores.
-            name: The judge's name. By default it is the family.
-            calibration: Dimension name -> its calibration.
-            facts: What is known about the training run.
+            dimensions: The dimensions that the judge scores.
+            name: The judge's name. None is the kind of judge, such as ``encoder``.
+            calibration: Dimension name -> its calibration. A dimension that is left out is not
+                calibrated.
+            facts: Facts about the training run, such as ``{"seed": 0}``.
         """
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = PicklableLock()
@@ -80,16 +81,17 @@ class LearnedJudge(Judge):
     def details_of(
         self, dimension: Dimension, score: float, raw: float | None
     ) -> dict[str, Any]:
-        """Returns the facts about a score that are shown with it in ``Judgement.details``.
+        """Returns facts about a score, which ``Judgement.details`` shows.
 
         Args:
             dimension: The dimension of the score.
             score: The score after calibration.
-            raw: The score before calibration. None leaves it out.
+            raw: The score before calibration, or None.
 
         Returns:
-            A dict with ``raw``. If the calibration has a margin, also ``interval``: [low, high]
-                around ``score``, which holds nine in ten human ratings.
+            A dict with ``raw``, unless it is None. If the calibration has a margin, the dict also
+                has ``interval``: ``[low, high]`` around ``score``, in points of the scale. About
+                nine in ten human ratings are in the interval.
         """
         details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.calibration_of(dimension.name).margin
@@ -103,7 +105,7 @@ class LearnedJudge(Judge):
         """Writes judge.json into ``folder``: the judge's name, settings, calibration and facts.
 
         Args:
-            settings: Further fields of judge.json.
+            settings: Field -> value of further fields of judge.json.
         """
         state = {
             "name": self.name,

@@ -22,16 +22,19 @@ Change = Callable[[Any], None]  # edits the settings of a network
 def load_base_model(
     kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Loads a base model and returns (network, tokenizer).
+    """Loads a base model (a pretrained network, on which a judge is built) and its tokenizer.
 
     Args:
-        kind: The class of transformers that loads the network.
-        path: A folder or a Hub id.
-        config: The judge's settings, with the fields ``base_revision`` (the revision to load) and
-            ``base`` (the model's name in error messages).
+        kind: The class of transformers that loads the network, such as ``AutoModel``.
+        path: The model's folder or Hub id.
+        config: The judge's settings. Read are ``base_revision`` (the branch, tag or commit to load)
+            and ``base`` (the model's name in error messages).
         change: A function that is called with transformers' config of the model before the network
             is built. It may edit the config.
         options: Further arguments of ``kind.from_pretrained``.
+
+    Returns:
+        (network, tokenizer).
 
     Raises:
         JudgeLoadError: The base model cannot be loaded.
@@ -50,12 +53,15 @@ def load_base_model(
 
 
 def load_saved_model(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
-    """Returns the network (in fp32) and the tokenizer that are saved in a judge's ``folder``.
+    """Loads the network (in fp32) and the tokenizer that are saved in a judge's ``folder``.
 
     Args:
-        kind: The class of transformers that loads the network.
+        kind: The class of transformers that loads the network, such as ``AutoModel``.
         change: A function that is called with transformers' config of the network before the
-            network is built. It raises an error if the config is not allowed.
+            network is built. It may edit the config, or raise an error to refuse it.
+
+    Returns:
+        (network, tokenizer).
 
     Raises:
         JudgeLoadError: Weights are missing or do not fit the config, or the tokenizer has ids
@@ -95,7 +101,7 @@ def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
     """Raises JudgeLoadError if ``tokenizer`` has ids beyond the vocabulary of ``network``.
 
     Args:
-        folder: The judge's folder, which the error names.
+        folder: The judge's folder, for the error message.
     """
     highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
     if highest >= network.get_input_embeddings().num_embeddings:
@@ -118,16 +124,17 @@ def load_with_tokenizer(
     """Loads a network of transformers and its tokenizer. Errors of transformers are not caught.
 
     Args:
-        kind: The class of transformers that loads the network.
-        path: A folder, or a Hub id at ``revision``.
+        kind: The class of transformers that loads the network, such as ``AutoModel``.
+        path: The folder or Hub id of the network.
         change: A function that is called with transformers' config of the network before the
             network is built. It may edit the config.
+        revision: The branch, tag or commit of the Hub id. None is main.
         tokenizer: The folder or Hub id of the tokenizer. None is ``path``.
         options: Further arguments of ``kind.from_pretrained``.
 
     Returns:
-        The network, the tokenizer, and transformers' report about its weights: the lists
-            ``missing_keys``, ``unexpected_keys`` and ``mismatched_keys``.
+        (network, tokenizer, report). The report lists weights that do not fit the network, under
+        ``missing_keys``, ``unexpected_keys`` and ``mismatched_keys``.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -162,12 +169,12 @@ def max_positions(settings: Any) -> int | None:
 
 
 def adapt_and_check_base(config: Any, settings: Any) -> None:
-    """Checks that a judge can be trained on a base model, and turns the attention dropout of the
-    model off.
+    """Checks that a judge can be built on a base model, and sets the attention dropout of
+    the model to 0.
 
     Args:
         config: The judge's settings, with ``base`` (the model's name) and ``max_tokens``.
-        settings: transformers' config of the base model, in which the dropout is set to 0.
+        settings: transformers' config of the base model, which is edited in place.
 
     Raises:
         ConfigError: The architecture is not supported, or ``config.max_tokens`` is more than the

@@ -83,11 +83,11 @@ _LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_safe_folder(folder: Path) -> None:
-    """Raises JudgeLoadError if a judge's ``folder`` could run code or exhaust the memory when it is
-    loaded.
+    """Raises JudgeLoadError if loading the judge in ``folder`` could run code or
+    exhaust the memory.
 
     It refuses pipes, links that lead out of the folder, files that are too large, and files with a
-    forbidden setting.
+    forbidden setting, such as ``auto_map``.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
 

@@ -102,10 +102,11 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
     """Writes judge.json into ``folder``: the fields that all judges have, such as ``dimensions``,
-    and ``settings``.
+    and the fields in ``settings``.
 
     Args:
-        settings: Field -> value, for this kind of judge only.
+        settings: Further fields of judge.json, such as ``{"name": "my-judge", "facts": {"seed":
+            0}}``.
     """
     from medal_judges import __version__
 
@@ -121,10 +122,10 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 
 
 def hash_judge_files(folder: Path) -> str:
-    """Returns a hash of the files in ``folder`` on which scores depend: weights, tokenizer and
-    settings.
+    """Returns a hash of the files in ``folder`` on which scores depend: weights, tokenizer
+    and settings.
 
-    It does not cover the members of a hybrid, a judge that combines other judges.
+    The members of a hybrid (the judges that it combines) are left out.
     """
     parts = [part for part in PARTS if part != "members"]
     in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
@@ -162,7 +163,7 @@ def load_judge(
 
 
 def find_or_download_judge(source: str | Path, revision: str | None = None) -> Path:
-    """Returns the folder of a saved judge, after a download if it is on the Hub.
+    """Returns the folder of a saved judge. A judge on the Hub is downloaded first.
 
     Args:
         source: The name of a shipped judge such as ``boxed``, a folder, or a Hub id.
@@ -182,8 +183,8 @@ def read_training_chat_hashes(judge: str, revision: str | None = None) -> set[st
     downloaded first.
 
     Args:
-        judge: The name of a shipped judge such as ``boxed``, a folder, a Hub id, or a YAML file. A
-            judge in a YAML file is not trained, so the result is empty.
+        judge: The name of a shipped judge such as ``boxed``, a folder, a Hub id, or a YAML file.
+            For a YAML file the result is empty, because it describes a judge that is not trained.
         revision: A branch, tag or commit of the Hub id. None is main.
 
     Raises:
@@ -304,7 +305,8 @@ def judge_from_settings(settings: Mapping[str, object], name: str) -> Any:
         name: The file's path, with which error messages start.
 
     Raises:
-        JudgeLoadError: The family (the kind of judge) is unknown or can only be trained.
+        JudgeLoadError: The family (the kind of judge) is unknown, or its judges are made by
+            training only.
         JudgeLoadError, ConfigError: A setting is missing, unknown or wrong.
     """
     settings = dict(settings)
@@ -349,7 +351,8 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
     """Raises JudgeLoadError if weight files are too small to hold the weights of a network.
 
     Args:
-        build: Returns the network. It is called on torch's meta device, which takes no memory.
+        build: Returns the network. It is called on torch's meta device, on which weights take no
+            memory.
         weights: The paths of the weight files.
     """
     import torch
@@ -369,7 +372,7 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Writes ``tensors``, name -> tensor, to ``path`` as a safetensors file."""
+    """Writes ``tensors`` (name -> tensor) to ``path`` as a safetensors file."""
     from safetensors.torch import save_file
 
     state = {
@@ -379,7 +382,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors in the safetensors file ``path``, as tensor name -> tensor.
+    """Returns the tensors in the safetensors file ``path``, as name -> tensor.
 
     Raises:
         JudgeLoadError: The file is missing or damaged, or has values that are not finite
@@ -410,13 +413,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def require_matching_tensors(
     expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Raises JudgeLoadError unless saved tensors have the names and shapes that a network needs,
-    and no other tensor is saved.
+    """Raises JudgeLoadError unless the saved tensors have exactly the names and shapes of a
+    network's tensors.
 
     Args:
         expected: Name -> a tensor of the network.
         state: Name -> the saved tensor.
-        path: The file of the saved tensors, which the error names.
+        path: The file of the saved tensors, for the error message.
     """
     misshapen = []
     for key in expected.keys() & state.keys():
@@ -436,13 +439,13 @@ def require_matching_tensors(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError if ``differences`` names a weight in which saved weights and a network
-    differ.
+    """Raises JudgeLoadError if ``differences`` has a name. The error message lists the names.
 
     Args:
-        path: The file or folder of the weights, which the error names.
-        differences: Kind of difference -> names of weights, such as ``{"missing":
-            ["score.weight"]}``.
+        path: The file or folder of the weights, for the error message.
+        differences: How saved weights differ from a network, as kind of difference -> names of
+            weights, such as ``{"missing": ["score.weight"]}``. The lists are empty if all weights
+            fit.
     """
     problems = []
     for problem, keys in differences.items():
@@ -469,18 +472,19 @@ def place_device_and_dtype(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` at the place where the settings of a judge
-    have them.
+    """Returns ``options`` with ``device`` and ``dtype`` moved to where a judge's
+    settings have them.
 
-    A judge with a network of its own has them at the top. A judge that asks a local language model
-    has them inside ``llm``, the settings of the model.
+    A judge with a network of its own has them at the top level. A judge that asks a local language
+    model has them in ``llm``, the settings of the model: ``{"llm": {"model": "embedded:smollm2",
+    "device": "cuda"}}``.
 
     Args:
         settings: The content of the judge's YAML file.
         options: Settings that the user gave, such as ``{"device": "cuda"}``.
-        name: The judge's name, for the error.
-        strict: Whether ``device`` or ``dtype`` for a judge that cannot use it is an error. If
-            false, both are dropped.
+        name: The judge's name, for the error message.
+        strict: Whether it is an error to give ``device`` or ``dtype`` for a judge that cannot use
+            it. If false, both are left out of the result.
 
     Raises:
         ConfigError: The judge cannot use ``device`` or ``dtype``, and ``strict`` is true.

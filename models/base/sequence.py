@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
     """Returns the fields of transformers' config that describe the logits of all ``heads``, such as
-    ``num_labels`` and ``id2label``."""
+    ``num_labels`` and ``id2label``.
+
+    Args:
+        heads: The output heads, one for each dimension.
+    """
     names = [name for head in heads for name in head.output_names]
     kinds = {head.config.kind for head in heads}
     problem = "regression"  # no activation
@@ -54,12 +58,14 @@ def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
 
 
 class SequenceJudge(LearnedJudge):
-    """A judge whose network is a sequence classifier of transformers, perhaps with a PEFT adapter.
+    """A judge whose network is a sequence classifier of transformers, with or without a
+    PEFT adapter.
 
     Attributes:
         net: The network, which reads one text per dialogue.
-        tokenizer: Its tokenizer.
-        heads: One output head for each dimension, in the order of their logits.
+        tokenizer: The network's tokenizer.
+        heads: One output head for each dimension, in the order of their logits in the network's
+            output.
         device: Where the network runs.
     """
 
@@ -104,8 +110,8 @@ class SequenceJudge(LearnedJudge):
 
     @abstractmethod
     def network_with_weights(self, state: Mapping[str, Tensor]) -> Any:
-        """Returns a new network with the architecture of ``net`` and the trained weights ``state``,
-        parameter name -> tensor."""
+        """Returns a new network with the architecture of ``net`` and the trained weights
+        ``state`` (parameter name -> tensor)."""
 
     def replace_network(self, network: Any, dtype: str) -> SequenceJudge:
         """Replaces ``net`` in this judge with the trained ``network``, cast to ``dtype``, and
@@ -122,12 +128,12 @@ class SequenceJudge(LearnedJudge):
         """Splits the logits of the network by dimension.
 
         Args:
-            logits: [B, outputs of all heads], as the network returns them.
+            logits: The network's output for B dialogues, [B, logits of all heads].
 
         Returns:
-            Dimension name -> [B, outputs of its head]. For a regression head this is the score
-            before calibration, where 0 and 1 are the ends of the scale. For any other head it is
-            the logits.
+            Dimension name -> [B, logits of the dimension's head]. A regression head has one logit,
+            which is shifted by 0.5, so that 0 and 1 are the ends of the scale. The other logits are
+            unchanged.
         """
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
@@ -137,12 +143,13 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each dialogue, summed over all heads.
+        """Returns the loss of each of B dialogues, summed over all heads, [B].
 
         Args:
-            logits: [B, outputs of all heads], as the network returns them.
-            targets: [B, targets of all heads]: a label on [0, 1] for a regression or binary head,
-                the probability of each rating for any other head. NaN means no label, and adds 0.
+            logits: The network's output, [B, logits of all heads].
+            targets: [B, target values of all heads]. A regression or binary head has one target
+                value, the label on [0, 1]. An ordinal or classification head has the probability of
+                each rating. NaN means no label: the loss of that head is 0.
         """
         units = self.outputs_by_dimension(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)

@@ -12,8 +12,8 @@ class TrainedConfig(Config):
 
     Attributes:
         family: The kind of judge, such as ``encoder``.
-        by_steps: Whether training takes many steps of gradient descent, with transformers'
-            TrainingArguments. If false, one call fits the judge.
+        by_steps: Whether a judge is trained by many steps of gradient descent, with transformers'
+            TrainingArguments. If false, it is fitted at once, as a ridge regression is.
     """
 
     by_steps: ClassVar[bool] = False

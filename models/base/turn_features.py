@@ -89,8 +89,8 @@ Grams = tuple[set[Any], set[Any], set[Any]]  # words, pairs and triples of words
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of ``text`` without punctuation. Scripts without spaces are
-    split into pieces about as long as a word."""
+    """Returns the lower-case words of ``text`` without punctuation. Scripts without spaces, such
+    as Chinese, are split into pieces about as long as a word."""
     return _WORD.findall(text.casefold())
 
 
@@ -123,7 +123,7 @@ def surface_features(dialogue: Dialogue) -> np.ndarray:
         dialogue: A dialogue of T turns.
 
     Returns:
-        [T, features] in float32, in the order of FEATURE_NAMES.
+        [T, 19] in float32: a row for each turn, and a column for each name in FEATURE_NAMES.
     """
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
@@ -206,9 +206,10 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
         roles: [T], 0 for a user turn, 1 for an assistant turn.
 
     Returns:
-        [T, 7] in the order of SIMILARITY_NAMES, such as the cosine to the partner's last turn. 0 if
-        there is no earlier turn to compare with. The mean embedding of the dialogue is subtracted
-        for the columns ``centred_*``, which therefore also depend on later turns.
+        [T, 7]: a row for each turn, and a column for each name in SIMILARITY_NAMES, such as the
+            cosine to the partner's last turn. A value is 0 if there is no earlier turn to compare
+            with. The two columns ``centred_*`` compare embeddings after the mean of the whole
+            dialogue is subtracted. So only these two depend on later turns.
     """
     centred = _centred_cosines(cosines)
     table = np.zeros((len(roles), len(SIMILARITY_NAMES)))

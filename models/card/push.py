@@ -21,14 +21,14 @@ def push_with_card(
 
     Args:
         folder: The judge's folder, which does not change.
-        repo_id: The Hub id OWNER/NAME. It is created if it does not exist.
-        public: Whether to create a public repository. If false, an existing repository must be
-            private.
+        repo_id: The Hub id OWNER/NAME. The repository is created if it does not exist.
+        public: If true, a new repository is public. If false, a new repository is private, and an
+            existing one must be private.
         revision: A tag to create for the commit, such as ``v1``. None creates none.
 
     Raises:
         JudgeLoadError: ``folder`` has no judge, or its scores differ from golden.json.
-        ConfigError: The judge's base model is a folder of this machine.
+        ConfigError: The judge's base model exists only as a folder on this machine.
         HubError: The upload fails, the tag exists, or the repository is public but ``public`` is
             false.
     """
@@ -52,8 +52,9 @@ def push_with_card(
 
 
 def require_public_base(folder: Path) -> None:
-    """Raises ConfigError if the judge in ``folder`` needs a base model that is only in a folder of
-    this machine. The members of a hybrid (the judges that it combines) are checked too."""
+    """Raises ConfigError if the judge in ``folder`` needs a base model that exists only as
+    a folder on this machine. The members of a hybrid (the judges that it combines) are
+    checked too."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):

@@ -38,8 +38,10 @@ def write_card(
     """Writes the model card of the judge in ``folder`` to README.md in the same folder.
 
     Args:
-        repo_id: The Hub repository that the card's code example loads. None loads the local folder.
-        revision: The revision of the repository in the code example. None leaves the revision out.
+        repo_id: The Hub repository in the card's code example. None shows how to load a local
+            folder.
+        revision: The branch, tag or commit of the repository in the code example. None leaves it
+            out.
 
     Raises:
         JudgeLoadError: ``folder`` has no judge or no golden.json.
@@ -181,8 +183,9 @@ def read_current_trial(folder: Path) -> Mapping[str, Any] | None:
     how scores react to edited dialogues.
 
     Returns:
-        The content of trial.json, and ``verdicts``: the (group, verdict) of each check, such as
-            ``("same", "green")``. None if there is no trial, or the judge has changed since.
+        The content of trial.json with one more field, ``verdicts``. It has a pair for each check:
+            how the score should react (``same``: not change) and the verdict, such as ``("same",
+            "green")``. None if there is no trial, or the judge has changed since.
 
     Raises:
         JudgeLoadError: golden.json, which identifies the judge, is missing or damaged.

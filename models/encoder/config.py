@@ -15,7 +15,7 @@ class EncoderConfig(HeadedConfig):
 
     Attributes:
         base: The pretrained encoder: a Hub id, a folder, ``embedded:minilm`` or ``embedded:e5``.
-        base_revision: The branch, tag or commit of a Hub id.
+        base_revision: The branch, tag or commit of a Hub id. None is main.
         config: Values that override fields of the encoder's config.json, such as
             ``{classifier_pooling: mean}`` for ModernBERT.
         max_tokens: The maximum length of a dialogue in tokens. A longer dialogue loses its oldest

@@ -53,14 +53,14 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: Device = None,
     ) -> EncoderJudge:
-        """Returns a new judge on a pretrained encoder, with a classification head of random
-        weights.
+        """Returns a new, untrained judge: a pretrained encoder with a classification head of
+        random weights.
 
         Args:
             config: The settings of the judge, such as the encoder (``base``).
-            dimensions: What the judge scores.
+            dimensions: The dimensions that the judge scores.
             name: The judge's name. None is ``encoder``.
-            device: Where the judge runs. None is the GPU if there is one.
+            device: Where the judge runs, such as ``cpu``. None is the GPU if there is one.
 
         Raises:
             ConfigError: The settings do not fit the encoder or the dimensions, or this machine does
@@ -85,8 +85,8 @@ class EncoderJudge(SequenceJudge):
         return cls(net, tokenizer, config, heads, name=name, device=device)
 
     def network_with_weights(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
-        """Returns a new network with the architecture of ``net`` and the trained weights ``state``,
-        parameter name -> tensor."""
+        """Returns a new network with the architecture of ``net`` and the trained weights
+        ``state`` (parameter name -> tensor)."""
         network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))
         return network
@@ -104,8 +104,8 @@ class EncoderJudge(SequenceJudge):
         """Loads the judge saved in ``folder``.
 
         Args:
-            device: Where the judge runs. None is the GPU if there is one.
-            dtype: ``fp32``, ``bf16`` or ``fp16``.
+            device: Where the judge runs, such as ``cpu``. None is the GPU if there is one.
+            dtype: The precision of the weights: ``fp32``, ``bf16`` or ``fp16``.
 
         Raises:
             JudgeLoadError: Weights are missing or do not fit the settings.

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 class DialogueRenderer:
-    """Turns dialogues into texts with one line per turn, such as ``user: Hello``.
+    """Turns dialogues into texts for an encoder. A text has one line for each turn, such as
+    ``user: Hello``.
 
-    Lines are joined by the tokenizer's separator token. Special tokens in a turn become plain text.
+    The tokenizer's separator token ends each line but the last. Special tokens in a turn become
+    plain text.
 
     Attributes:
         tokenizer: The encoder's tokenizer.
@@ -34,7 +36,7 @@ class DialogueRenderer:
         """Returns the text and the token ids of each of ``dialogues``.
 
         A dialogue that is longer than ``max_tokens`` loses its oldest turns. If even its last turn
-        is too long, the end of that turn is cut.
+        is too long, the end of that turn is left out of the token ids.
         """
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]

@@ -59,11 +59,14 @@ class Annotator:
     the other annotators.
 
     Attributes:
-        name: The annotator's name, or such as ``position 1`` if annotators have no names.
-        rows: The number of dialogues that this annotator and at least one other rated.
+        name: The annotator's name. Without names, the place of the rating in each dialogue's list
+            of ratings, such as ``position 1``.
+        rows: The number of dialogues that this annotator and at least one other rated. The other
+            attributes are computed from these dialogues.
         bias: The annotator's mean rating minus the mean rating of the other annotators.
         reliability: Spearman's correlation with the mean rating of the other annotators.
-        constant: The rating that the annotator always gives, None if the ratings vary.
+        constant: The rating that the annotator always gives. None if the ratings vary, or with
+            fewer than 5 ratings.
     """
 
     name: str
@@ -89,7 +92,7 @@ class Agreement:
         named: Whether the data names the annotators.
         mean: The mean of all ratings, None without ratings.
         estimates: Statistic -> estimate. ``exact``: the share of pairs with equal ratings.
-            ``adjacent``: the share of pairs that differ by at most 1, on ordinal dimensions.
+            ``adjacent`` (only of ordinal dimensions): the share of pairs that differ by at most 1.
             ``alpha``: Krippendorff's alpha. ``spearman``: the mean correlation over pairs of
             annotators.
         by_annotator: One entry for each annotator. If annotators have no names, one entry for the
@@ -116,11 +119,11 @@ def measure_agreements(
 
     Args:
         rows: Labelled dialogues or turns.
-        dimensions: Names of dimensions (default: all, ``overall`` last).
+        dimensions: Names of dimensions. By default all dimensions are measured, ``overall`` last.
 
     Returns:
-        One entry for each dimension and language, in this order. With several languages, each
-        dimension has a last entry for all languages together.
+        One entry for each dimension and language. The entries of a dimension are together. If it
+        has several languages, its last entry is for all languages together.
 
     Raises:
         MedalError: A dimension has no label, or its labels are on different scales.
@@ -325,11 +328,11 @@ def _compare_annotators(people: Values, names: Sequence[str]) -> Iterator[Annota
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns the page agreement.html, with the annotators' percent agreement and Krippendorff's α
-    (as in Tables 4 and 5 of MEDAL).
+    """Returns the page agreement.html, with the percent agreement of annotators and Krippendorff's
+    α (as in Tables 4 and 5 of MEDAL).
 
     Args:
-        agreements: The return value of ``measure_agreements``.
+        agreements: The agreement on each dimension in each language.
         title: The heading of the page.
         facts: (name, value) pairs on how the page was made, such as ``("Files", "a.jsonl")``.
     """

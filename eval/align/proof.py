@@ -52,10 +52,10 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     estimator of scikit-learn.
 
     Attributes:
-        columns: Indices of the score columns to use. Empty to predict the mean rating.
+        columns: Indices of the columns of the matrix of scores [rows, scores] that are used. Empty
+            to predict the mean rating.
         alpha: The penalty of the ridge regression.
-        is_curve: Whether to fit a monotone curve to a single column, in place of a ridge
-            regression.
+        is_curve: Whether to fit a monotone curve to a single column. False fits a ridge regression.
         line: The fitted function from scores to a rating, set by ``fit``.
     """
 
@@ -113,8 +113,8 @@ class FitData:
         ratings: [rows, annotators] people's ratings on [0, 1], NaN if missing.
         contexts: [rows] name of each row's conversation. Cross-validation holds out whole
             conversations.
-        judge_column: The index in ``inputs`` of the score to align with people.
-        span: The width of people's scale, such as 4 for 1 to 5.
+        judge_column: The index in ``inputs`` of the score that is aligned with people.
+        span: The width of people's scale in points, such as 4 for a scale from 1 to 5.
     """
 
     inputs: tuple[str, ...]
@@ -130,10 +130,13 @@ class FitData:
         return np.asarray(np.nanmean(self.ratings, axis=1))
 
     def choose_fit(self, rows: Rows) -> Fit:
-        """Returns the best regression on the rows with the indices ``rows``, chosen by
-        cross-validation.
+        """Returns the regression that predicts ratings best, chosen by cross-validation and
+        fitted to some rows.
 
         The candidates are a line, a monotone curve and several ridge regressions.
+
+        Args:
+            rows: Indices of the rows of ``scores`` and ``ratings`` to fit to.
         """
         judge = [(self.judge_column,)]
         everything = [tuple(range(len(self.inputs)))]
@@ -156,8 +159,9 @@ def predict_held_out(fit_data: FitData, columns: Columns | None) -> Floats:
 
     Args:
         fit_data: The scores and ratings.
-        columns: Indices of the score columns to fit a line to. An empty tuple predicts the mean
-            rating. None chooses the best regression.
+        columns: Indices of the columns of ``fit_data.scores`` to fit a line to, such as ``(0,)``.
+            An empty tuple predicts the mean rating. None chooses the best regression by
+            cross-validation.
     """
     predictions = np.zeros(len(fit_data.scores))
     folds = GroupKFold(FOLDS)
@@ -178,8 +182,8 @@ class MeasuredAgreement:
         name: The predictor, such as ``aligned judge`` or ``mean rating``.
         error: The root mean square error, in points of people's scale.
         rho: Spearman's correlation, None if undefined.
-        gain: ``error`` minus the aligned judge's error, above 0 if the aligned judge is better.
-            None for the aligned judge and for people.
+        gain: This predictor's ``error`` minus the aligned judge's error. It is above 0 if the
+            aligned judge is better. None for the aligned judge and for people.
     """
 
     name: str
@@ -190,16 +194,16 @@ class MeasuredAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The regression chosen for one dimension, with its error on held-out dialogues and the errors
-    of simpler predictors.
+    """The regression chosen for one dimension. Its error on held-out dialogues is compared with the
+    errors of simpler predictors.
 
     Attributes:
         fit: The name of the chosen regression, such as ``a monotone curve``.
         line: The fitted function from judges' scores to a rating.
         base: The better of two baselines: ``judge corrected by a line`` or ``mean rating``.
         gain: The error of the baseline ``base`` minus the error of the aligned judge.
-        lines: Agreement with people: one entry for the aligned judge, one for each simpler
-            predictor and, if dialogues have several ratings, one for a single person.
+        lines: Agreement with people: one entry for the aligned judge and one for each simpler
+            predictor. If dialogues have several ratings, a last entry for a single person.
         count: The number of dialogues.
     """
 
@@ -213,7 +217,7 @@ class Proof:
     @property
     def improves(self) -> bool:
         """Returns whether the aligned judge has a significantly smaller error than
-        the better baseline."""
+        the baseline ``base``."""
         return is_beyond_chance(self.gain)
 
     @property
@@ -232,8 +236,11 @@ class Proof:
         return next(line for line in self.lines if line.name == name)
 
     def note_sentences(self) -> list[str]:
-        """Returns warnings for the user, none to two: that a simpler correction suffices, and that
-        the length of the answers predicts the ratings as well."""
+        """Returns up to two warnings for the user.
+
+        One says that a line or a constant is a sufficient correction of the judge. The other says
+        that the aligned judge is not shown to be better than the length of the answers.
+        """
         notes: list[str] = []
         level, length = self.agreement_of(AS_IS).gain, self.agreement_of(LENGTH).gain
         if not self.improves and level and is_beyond_chance(level):
@@ -256,8 +263,8 @@ def is_beyond_chance(gain: Estimate) -> bool:
 
 
 def fit_and_cross_validate(fit_data: FitData) -> Proof:
-    """Fits the best regression to all rows of ``fit_data``. Measures its error, and the errors of
-    simpler predictors, on held-out conversations."""
+    """Fits the best regression to all rows of ``fit_data``. Measures its error and the errors of
+    simpler predictors on held-out conversations."""
     y = fit_data.targets
     units = {
         ALIGNED: predict_held_out(fit_data, None),
@@ -327,16 +334,16 @@ def _measure_agreement(
 def estimate_gain(
     fit_data: FitData, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns the root mean square error of a baseline minus the error of the aligned judge.
+    """Returns the root mean square error of a baseline minus that of the aligned judge.
 
     Args:
         fit_data: The data, whose conversations are the clusters of the interval.
-        aligned: [rows] squared errors of the aligned judge.
-        baseline: [rows] squared errors of the baseline.
+        aligned: [rows] squared errors of the aligned judge, on a scale of [0, 1].
+        baseline: [rows] squared errors of the baseline, on a scale of [0, 1].
 
     Returns:
-        The difference with its interval, in points of people's scale, and its standard error (0
-        without an interval).
+        A pair: the difference with its interval, and the standard error of the difference (0
+            without an interval). Both are in points of people's scale.
     """
 
     def statistic(weights: Floats) -> dict[str, Floats]:
@@ -364,8 +371,8 @@ class Alignment:
         judge: The aligned judge, None if no dimension is aligned.
         dimensions: Dimension name -> the dimension with people's scale.
         proofs: Dimension name -> the chosen regression with its errors.
-        facts: Name -> value, on how the result was made: the judge, a hash of the labels, the
-            number of labelled chats.
+        facts: How the result was made, as name -> value: the judge, a hash of the labels, the
+            number of labelled chats, and warnings.
     """
 
     judge: HybridJudge | None
@@ -374,7 +381,8 @@ class Alignment:
     facts: Mapping[str, object]
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the content of align.json, which the model card shows."""
+        """Returns the content of align.json: the errors on each dimension, and how
+        the result was made."""
         dimensions: dict[str, Any] = {}
         for name, proof in self.proofs.items():
             dimensions[name] = {
@@ -405,7 +413,11 @@ class Alignment:
 
     def printout(self, folder: Path) -> Printout:
         """Returns the terminal output: whether the labels improve the judge, the table of errors,
-        and the command that uses the aligned judge saved in ``folder``."""
+        and the command that uses the aligned judge.
+
+        Args:
+            folder: The folder in which the aligned judge is saved.
+        """
         answer, *notes = self.sentences()
         notes.append(str(self.facts.get("notes", "")))
         foot = str(folder / "align.json")
@@ -414,8 +426,8 @@ class Alignment:
         return Printout([self.error_table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
-        """Returns sentences on each dimension: whether the labels improve the judge, by
-        how much, and warnings."""
+        """Returns sentences on each dimension. The first says whether the labels improve the judge
+        and by how much. The others are warnings."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {estimate_text(proof.gain)} over the {proof.base}"

@@ -59,13 +59,14 @@ def align(
     line fitted to the judge's score, and the mean label.
 
     Args:
-        judge: A judge, or a folder, Hub id, YAML file or shipped name.
+        judge: A judge, or the folder, Hub id, YAML file or shipped name of one.
         rows: Labelled dialogues or turns, or a file of them.
         out: The folder to save the aligned judge and align.json in. None saves nothing.
-        dimensions: Names of labels to align with (default: all). Labels may have names that the
-            judge's dimensions do not have.
-        keep_anyway: Whether to align every dimension, even if the fit is no better.
-        options: Passed to ``Judge.from_pretrained``.
+        dimensions: Names of labels to align with (default: all). The judge needs no dimension of
+            the same name.
+        keep_anyway: Whether to align every dimension, even if the fit is no better than the
+            baselines.
+        options: Passed to ``Judge.from_pretrained`` if ``judge`` is not yet loaded.
 
     Returns:
         The aligned judge (None if no dimension is aligned) with its measured errors.
@@ -181,8 +182,11 @@ def score_with_judges(
 
     Args:
         members: Name -> judge. The judge to align has the name ``judge``.
-        dimensions: Names of dimensions that ``judge`` scores. All other judges score ``overall``.
-        folder: Where to store the judgements by ``judge``, so that a second run reuses them.
+        dimensions: Names of the dimensions on which the judge to align scores the dialogues. Every
+            other judge scores only ``overall``.
+        rows: Labelled dialogues or turns. Their labels are not used.
+        folder: Where to store the judgements of the judge to align, so that a second run reuses
+            them. None stores nothing.
 
     Returns:
         ``JUDGE:DIMENSION``, such as ``length:overall`` -> scores [rows] on [0, 1].
@@ -218,7 +222,8 @@ def collect_fit_data(
     Args:
         rows: Labelled dialogues or turns.
         dimension: The dimension of the labels, with people's scale.
-        scores: ``JUDGE:DIMENSION``, such as ``judge:overall`` -> scores [rows] on [0, 1].
+        scores: ``JUDGE:DIMENSION``, such as ``judge:overall`` -> scores [rows] on [0, 1], NaN if
+            unscored.
 
     Raises:
         CoverageError: Fewer than 20 rows have a label and all scores.

@@ -15,8 +15,7 @@ from medal_judges.reading.dialogues import ChatFileConfig
 
 
 class BenchmarkOptions(Config):
-    """Options of ``medal benchmark``: the YAML file, overrides of its
-    settings, and added judges."""
+    """Options of ``medal benchmark``: the YAML file, changes of its settings, and added judges."""
 
     overrides: tuple[str, ...] = option(
         (),

@@ -45,13 +45,17 @@ def injected_table(
     set_judgements: Iterable[SetJudgements],
     min_coverage: float,
 ) -> Table:
-    """Returns a table of how well each judge detects each issue that was injected into dialogues.
+    """Returns a table of how well judges detect issues that were injected into dialogues.
 
     Args:
         name: The name of the set.
         rows: Dialogues with and without issues, made by ``medal data plant``.
         set_judgements: The judgements of ``rows``, one entry for each judge.
         min_coverage: The share of ``rows`` that a judge must score to get metrics, on [0, 1].
+
+    Returns:
+        A table with a row for each issue and judge. Its columns are F1, AUC, false alarms and
+        counts.
     """
     lines: list[Row] = []
     for of_judge in set_judgements:
@@ -114,7 +118,8 @@ def share_clustered_by_conversation(rows: pd.DataFrame, values: pd.Series) -> Es
     conversation as one cluster.
 
     Args:
-        rows: A table whose column ``group`` names the conversation.
+        rows: A table with one row for each of ``values``. Its column ``group`` names the
+            conversation.
         values: [rows] 0 or 1.
     """
     numbers = values.to_numpy(float)

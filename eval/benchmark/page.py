@@ -136,12 +136,13 @@ def _printout(
 
 
 def estimate_if_covered(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns the estimate of ``metric``, without a value if the judge scored too few dialogues or
-    the metric was not computed.
+    """Returns the judge's estimate of ``metric``. It has no value, but a reason, if the judge
+    scored too few dialogues or the metric was not computed.
 
     Args:
-        row: The result of the judge, with its coverage.
+        row: The result of the judge, which states how many dialogues it scored.
         estimates: Metric -> the judge's estimate.
+        metric: The name of a metric, such as ``spearman``.
     """
     if row.has_low_coverage:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
@@ -166,9 +167,11 @@ def _rank_key(row: ResultRow) -> float:
 
 def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
     """Returns the human ceiling of ``metric``: the agreement of one annotator with the others.
+    Without a ceiling, the Estimate has a reason and no value.
 
     Args:
         rows: The results of all judges on one set and dimension.
+        metric: The name of a metric, such as ``spearman``.
     """
     ceiling = Estimate(None, reason="no human ceiling: one annotator a row")
     for row in rows:

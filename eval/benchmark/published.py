@@ -44,13 +44,13 @@ Published = dict[str, Any]  # a row of configs/published.yaml
 
 
 def read_published() -> list[Published]:
-    """Returns the correlations with people that papers report, read from configs/published.yaml.
+    """Reads the correlations with people that papers report from configs/published.yaml.
 
     Returns:
-        For each published correlation a mapping, field -> value. The file gives fields such as
-        ``judge``, ``set``, ``dimension`` and ``spearman``. Added fields are ``paper``, ``key``
-        (such as ``diet/fed``), ``models`` (all names of the model) and ``differs`` (how our method
-        or data differs).
+        One mapping, field -> value, for each reported correlation. The file states fields such as
+            ``judge``, ``set``, ``dimension`` and ``spearman``. Four fields are added: ``paper``,
+            ``key`` (the paper and its judge, such as ``diet/fed``), ``models`` (all names of the
+            model) and ``differs`` (how our method or data differs from the paper's).
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -68,8 +68,7 @@ def read_published() -> list[Published]:
 
 
 def is_same_model(name: str, other_name: str) -> bool:
-    """Returns whether two names are of the same model. The owner, the date and upper
-    case make no difference.
+    """Returns whether two names are of the same model. Owner, date and letter case are ignored.
 
     >>> is_same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
     True
@@ -85,7 +84,7 @@ def check_published(config: BenchmarkConfig) -> None:
     """Checks that configs/published.yaml has the papers, judges and sets that ``config`` names.
 
     Raises:
-        ConfigError: A name is missing there.
+        ConfigError: The file lacks one of these names.
     """
     rows = read_published()
     _require_published(rows, "paper", "published", config.published)
@@ -106,10 +105,10 @@ def _require_published(
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
-    """Returns a table of published metrics beside ours.
+    """Returns a table of metrics that papers published, each beside the metric that we measured.
 
     Args:
-        config: The config of the benchmark, which names papers and sets.
+        config: The config of the benchmark, which names the papers, judges and sets.
         rows: The results of our judges.
     """
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}

@@ -39,9 +39,9 @@ class BenchmarkRun:
 
     Attributes:
         config: The settings of the benchmark.
-        sets: Set name -> the loaded set. ``prepare_run`` fills it.
-        set_judgements: Set name -> its judgements, one entry for each judge. ``collect_judgements``
-            fills it.
+        sets: Set name -> the loaded set.
+        set_judgements: Set name -> its judgements, one entry for each judge. The lists are empty
+            until judges have scored the sets.
         notes: Sentences on which sets and judges were skipped, and why.
     """
 
@@ -60,7 +60,7 @@ class Benchmark:
         rows: The results of each judge on each set and dimension.
         facts: (name, value) pairs on how the results were made.
         tables: Further tables, such as differences between judges.
-        systems: How well each judge ranks chatbots.
+        systems: How well each judge ranks chatbots, on each set and dimension.
     """
 
     title: str

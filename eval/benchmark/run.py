@@ -155,8 +155,8 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
     """Loads the sets of ``config``. If an optional set is missing, a note says so.
 
     Raises:
-        ConfigError: No set is left, a judge maps a dimension that no set has, or
-            configs/published.yaml lacks a name.
+        ConfigError: No set is left, the setting ``dimensions`` of a judge names a dimension that no
+            set has, or configs/published.yaml lacks a name.
         SourceError: The data of a set is missing.
         DataError: A file cannot be read.
     """
@@ -203,10 +203,10 @@ def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
 def collect_judgements(
     run: BenchmarkRun, options: BenchmarkOptions, progress: Progress
 ) -> None:
-    """Adds all judgements to ``run.set_judgements``: by judges that score the sets, from files of
-    finished scores, and from models' labels in the sets.
+    """Adds all judgements to ``run.set_judgements``.
 
-    If an optional judge is missing, a note says so.
+    Judgements come from judges that score the sets, from files of finished scores, and from labels
+    by models in the sets. If an optional judge is missing, a note says so.
 
     Args:
         run: The sets, already loaded.

@@ -26,8 +26,8 @@ class BenchmarkSet:
     Attributes:
         rows: The labelled dialogues or turns that are judged.
         data: The set's name and a hash of its content, such as ``fed@3f2a...``.
-        dimensions: Dimension of the set -> the judges' usual name for it.
-        level: What is judged: the ``dialogue``, or its last ``turn``.
+        dimensions: Name of a dimension in the set -> the judges' usual name for it.
+        level: What is judged: the whole ``dialogue``, or its last ``turn``.
         left_out: Rows of the source that the set's settings exclude.
         is_injected: Whether ``medal data plant`` made the rows by injecting issues into dialogues.
     """
@@ -48,7 +48,8 @@ class SetJudgements:
         judge: The judge's name.
         signature: The judge's name, version and settings as text.
         judgements: The judgements, in any order.
-        names: Dimension of the set -> the judge's name for it.
+        names: Name of a dimension in the set -> the judge's name for it, such as ``{"engaging":
+            "engagingness"}``.
         scales: The judge's name of a dimension -> (lowest, highest) score. A dimension with an
             unknown scale is absent.
     """
@@ -64,7 +65,7 @@ def load_set(config: SetConfig) -> BenchmarkSet | str:
     """Loads the set that ``config`` describes.
 
     Returns:
-        The set, or a message that says why its data is missing if the set is optional.
+        The set. If the set is optional and its data is missing, a message that says why.
 
     Raises:
         SourceError: The data is missing, and the set is not optional.
@@ -154,16 +155,16 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
 def judgements_from_labels(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> SetJudgements:
-    """Returns the labels that the model ``labeller`` gave to ``rows`` as judgements, so that the
-    model is evaluated like a judge.
+    """Returns labels that a model gave to ``rows`` as judgements. The model is then
+    evaluated like a judge.
 
     Args:
         config: The set, which names the dimensions.
-        rows: The rows of the set.
-        labeller: The name of a model, such as ``gpt-4.1``.
+        rows: The rows of the set, with labels by the model.
+        labeller: The name of the model, such as ``gpt-4.1``.
 
     Raises:
-        ConfigError: No row has such labels.
+        ConfigError: No row has a label by this model.
     """
     judgements = []
     names: dict[str, str] = {}
@@ -216,5 +217,5 @@ def _labels_of_model(labeller: str, row: LabelledDialogue) -> dict[str, float]:
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:
-    """Returns 12 hex digits that identify the content of ``rows``, whatever their order."""
+    """Returns 12 hex digits that identify the content of ``rows``. Their order has no effect."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))

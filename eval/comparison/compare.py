@@ -60,7 +60,7 @@ def compare(
 
     Args:
         options: The files, columns and dimensions.
-        judge: Used in place of the judge that ``options`` name.
+        judge: Scores files of chats, in place of the judge that ``options.judge`` names.
         reading: Counts unreadable rows.
         progress: Called with the number of chats judged since its last call.
 
@@ -70,7 +70,7 @@ def compare(
     Raises:
         MedalError: There is only one system, files were scored by different judges, or no label
             fits a dialogue.
-        ConfigError: A limit for bad scores is wrong, or ``options`` name a judge but all files hold
+        ConfigError: A limit for bad scores is wrong, or ``options.judge`` is set but all files hold
             scores.
 
     >>> from medal_judges import CompareOptions, compare

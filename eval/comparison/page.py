@@ -102,8 +102,9 @@ def _sections(
 def short_table(comparison: SystemComparison) -> Table:
     """Returns the table for the terminal, of at most 3 rows.
 
-    With two systems, it has a row for each dimension and the difference. With three or more, it has
-    a row for each system, on the first dimension.
+    For two systems (such as chatbots), it has a row for each dimension with both means and their
+    difference. For three or more, it has a row for each system with its mean on the first
+    dimension.
     """
     first = comparison.results[0]
     rows: list[Row] = []
@@ -148,7 +149,7 @@ def _figure(result: ComparedOn) -> Figure:
 
 
 def systems_table(result: ComparedOn) -> Table:
-    """Returns a table with a row for each system, the best first."""
+    """Returns a table with a row for each system (such as a chatbot), the best first."""
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
@@ -177,7 +178,8 @@ def systems_table(result: ComparedOn) -> Table:
 
 
 def pairs_table(result: ComparedOn) -> Table:
-    """Returns a table of differences with a row for each pair of systems."""
+    """Returns a table with a row for each pair of systems (such as chatbots)
+    and their difference."""
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     columns = ["First", "Second", "Difference", "p"]
     columns += ["Judge alone"] * is_corrected

@@ -64,10 +64,10 @@ class PairResult:
     Attributes:
         first: The name of the first system.
         second: The name of the second system.
-        difference: The mean of ``first`` minus the mean of ``second``, by the judge alone and
-            corrected with human labels.
+        difference: The mean of ``first`` minus the mean of ``second``: once by the judge alone, and
+            once corrected with human labels.
         tested: The difference that is reported: the corrected one, or without enough labels the
-            judge's. Its p-value is corrected by Holm's method.
+            judge's. Its p-value is corrected by Holm's method for multiple tests.
     """
 
     first: str
@@ -77,12 +77,12 @@ class PairResult:
 
     @property
     def estimate(self) -> Estimate:
-        """Returns the tested difference with its interval and p-value."""
+        """Returns the reported difference with its interval and p-value."""
         return self.tested.estimate
 
     @property
     def is_apart(self) -> bool:
-        """Returns whether the difference of the two systems is significant at 5%."""
+        """Returns whether the difference of the two systems is significant at the 5% level."""
         p_value = self.tested.p_value
         return p_value is not None and p_value < LEVEL
 
@@ -129,15 +129,17 @@ class ComparedOn:
 
     @property
     def judged_dimension(self) -> str:
-        """Returns the name of the dimension that the judge scored, without a limit for bad scores:
-        ``overall`` for ``overall below 1.5``."""
+        """Returns the name of the dimension that the judge scored, such as ``overall``.
+
+        It is ``dimension`` without a limit for bad scores: ``overall`` for ``overall below 1.5``.
+        """
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
 
     def verdict_words(self) -> tuple[str, str]:
         """Returns two phrases: which system is better, and by how much, such as ``("new is better
-        than old", " by 1.72")``. The second is empty for more than two systems."""
+        than old", " by 1.72")``. For more than two systems, the second phrase is empty."""
         first = self.systems[0].system
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
@@ -165,8 +167,8 @@ class ComparedOn:
         return f"{self.headline_sentence().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns a difference with its interval as text. A difference of shares is
-        in percentage points.
+        """Returns a difference with its interval as text, such as ``0.42 [0.10, 0.74]``. A
+        difference of shares is in percentage points.
 
         Args:
             estimate: The difference, with or without an interval.
@@ -182,8 +184,8 @@ def name_in_words(dimension: str) -> str:
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns two phrases: which system of ``pair`` is better, and by how much, such as ``("new is
-    better than old", " by 1.72")``.
+    """Returns two phrases: which system is better, and by how much, such as ``("new is better than
+    old", " by 1.72")``. If no system is significantly better, they say so.
 
     Args:
         pair: The difference of two systems.
@@ -230,12 +232,12 @@ def pairing_words(pair: PairResult) -> str:
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
     """Which of several systems (chatbots or versions) is better on each dimension, as
-    ``compare`` returns it.
+    returned by ``compare``.
 
     Attributes:
         systems: The names of the systems.
-        results: One entry for each dimension that the judge scored, and one for each limit for bad
-            scores, which compares the shares of bad scores.
+        results: One entry for each dimension that the judge scored. If limits for bad scores are
+            set, further entries compare the shares of bad scores.
         comparisons: The number of differences of mean scores whose p-values are corrected together
             by Holm's method.
         judge: The judge's name, version and settings as text.
@@ -261,8 +263,8 @@ class SystemComparison:
         """Returns the comparison on one dimension.
 
         Args:
-            dimension: The name of a dimension, such as ``overall``. For the share of bad scores,
-                with the limit: ``overall below 1.5``.
+            dimension: The name of a dimension, such as ``overall``. The share of bad scores has a
+                name with its limit, such as ``overall below 1.5``.
 
         Raises:
             KeyError: The dimension was not compared.
@@ -270,8 +272,8 @@ class SystemComparison:
         return {result.dimension: result for result in self.results}[dimension]
 
     def verdicts(self) -> list[str]:
-        """Returns a sentence for each entry of ``results``: which system is better, and how the
-        systems were compared."""
+        """Returns a sentence for each dimension or limit for bad scores: which system is better,
+        and how the systems were compared."""
         return [result.verdict_sentence() for result in self.results]
 
     def to_record(self) -> dict[str, Any]:
@@ -293,13 +295,13 @@ def gate_verdicts(
     """Tests for each system whether it is worse than the first system by more than a margin.
 
     Args:
-        comparison: The return value of ``compare``.
+        comparison: The comparison of the systems, as returned by ``compare``.
         options: The margins (``fail_if_worse``, ``fail_if_more_bad``) and ``min_coverage``.
 
     Returns:
-        (name, verdict, message) for each margin, dimension and system. The verdict is ``failed`` if
-        the 95% interval of the loss is wholly above the margin, ``passed`` if no part of it is
-        above, otherwise ``undecided``.
+        (name, verdict, message) for each margin, dimension and system. The verdict depends on the
+        95% interval of how much worse the system is. It is ``failed`` if the whole interval is
+        above the margin, ``passed`` if none of it is, otherwise ``undecided``.
 
     Raises:
         CoverageError: Too few dialogues are scored.
@@ -335,7 +337,8 @@ def gate_lines(checked: Sequence[Checked]) -> list[str]:
     of all other verdicts.
 
     Args:
-        checked: (name, verdict, message) of each gate, as ``gate_verdicts`` returns them.
+        checked: (name, verdict, message) of each gate (a test against a margin). The verdict is
+            ``failed``, ``undecided`` or ``passed``.
     """
     order = ("failed", "undecided", "passed")
     worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))

@@ -39,7 +39,7 @@ class CompareOptions(Config):
     and limits to check.
 
     Attributes:
-        bad: Limits beyond which a score counts as bad: with ``overall=1.5``, systems are also
+        bad: Limits beyond which a score counts as bad. With ``overall=1.5``, systems are also
             compared on the share of scores below 1.5.
         reading: How to read chats and labels.
 
@@ -118,15 +118,15 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """Returns the names of the columns to read: of the system, of the context that systems
-        share (such as ``scene``), and of the cluster whose rows vary together (such as ``user``).
-        Options that are not set are left out."""
+        """Returns the values of the options ``by``, ``context`` and ``cluster``, such
+        as ``["chatbot", "scene", "user"]``. They name columns to read. Options that are
+        not set are left out."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns system -> its file. A system without a name is named after its file.
+        """Returns name of a system -> its file. A system without a name is named after its file.
 
         Raises:
             MedalError: Two systems have the same name.
@@ -152,11 +152,12 @@ class Systems:
 
     Attributes:
         frame: A table with a row for each dialogue. Its columns are system, id, turn (index of the
-            last judged turn), chat (hash of the text), and those that the options name.
+            last judged turn) and chat (hash of the text). Columns such as ``scene`` are added if an
+            option names them.
         judge: The judge's name, version and settings as text.
         dimensions: Dimension name -> dimension.
-        scores: Dimension name -> scores [rows], averaged over a dialogue's judged turns, NaN if
-            unscored.
+        scores: Dimension name -> scores [rows], NaN if unscored. If several turns of a dialogue
+            were judged, their mean score.
         unnamed: The number of dialogues that are skipped because they name no system.
     """
 
@@ -183,14 +184,14 @@ def read_or_score_systems(
 
     Args:
         options: The files, and how to read them.
-        judge: Scores files of chats, in place of the judge that ``options`` name.
+        judge: Scores files of chats, in place of the judge that ``options.judge`` names.
         reading: Counts unreadable rows.
         progress: Called with the number of chats judged since its last call.
 
     Raises:
         MedalError: Files were scored by different judges, no dialogue has a score, or there are
             fewer than 2 or more than 100 systems.
-        ConfigError: ``options`` name a judge, but all files hold scores.
+        ConfigError: ``options.judge`` is set, but all files hold scores.
     """
     import pandas
 

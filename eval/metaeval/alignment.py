@@ -32,7 +32,7 @@ class Aligned:
             (whether the label is a mean or vote of annotators). Its index is the row's position in
             the set.
         ratings: [rows, annotators] human ratings, NaN if not given.
-        people: [rows] mean of each row of ``ratings``.
+        people: [rows] mean rating of each dialogue or turn.
         judge: [rows] the judge's scores of the same dialogues or turns.
         total: The number of rows with a label, including those without a score.
     """
@@ -45,11 +45,17 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        """Returns the groups of rows that the jackknife leaves out one by one."""
+        """Returns the groups of rows that the jackknife leaves out in turn to
+        estimate standard errors."""
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
     def select_rows(self, indices: Rows) -> Aligned:
-        """Returns a copy with only the rows at the positions ``indices``, in their order."""
+        """Returns a copy with some of the rows.
+
+        Args:
+            indices: Positions of the rows in ``judge`` and the other arrays, from 0. The copy has
+                the rows in this order.
+        """
         return Aligned(
             self.facts.iloc[indices],
             self.ratings[indices],
@@ -65,7 +71,7 @@ class Aligned:
             second: The same labels with the scores of another judge.
 
         Returns:
-            The rows of ``self``, and the rows of ``second`` in the same order.
+            A copy of ``self`` and a copy of ``second``, with their rows in the same order.
         """
         common = self.facts.index.intersection(second.facts.index, sort=False)
         first_part = self.select_rows(self.facts.index.get_indexer(common))
@@ -79,9 +85,9 @@ class Joined:
     Attributes:
         rows: The labelled dialogues or turns.
         judgements: One for each row, None if the row was not judged.
-        numbers: The position of each row in the set.
-        scales: The judge's dimension -> (lowest, highest) score. A dimension with an unknown scale
-            is absent.
+        numbers: The position of each row in the set, from 0.
+        scales: The judge's name of a dimension -> (lowest, highest) score. A dimension with an
+            unknown scale is absent.
         notes: Warnings on rows that were left out, and on rows whose text could not be compared
             with the judged text.
     """
@@ -93,8 +99,8 @@ class Joined:
     notes: Sequence[str] = ()
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns the human labels and the judge's scores on one dimension, of the
-        rows that have both.
+        """Returns the human labels and the judge's scores on one dimension. Rows without
+        either are left out.
 
         Args:
             dimension: The dimension of the labels.
@@ -146,11 +152,12 @@ def join_rows(
 ) -> Joined:
     """Returns the labelled ``rows`` with their judgements, matched by id, turn and text.
 
-    A row is left out if its judgement is of another text. A row without a judgement is kept.
+    A row is left out if its judgement is of another text. A row without a judgement stays.
 
     Args:
+        rows: The labelled dialogues or turns of a set.
         judgements: The judgements by one judge.
-        scales: The judge's dimension -> (lowest, highest) score.
+        scales: The judge's name of a dimension -> (lowest, highest) score. None if unknown.
         left_out: Labelled rows that the set excludes. Judgements of them are ignored.
 
     Raises:
@@ -219,8 +226,8 @@ def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     """Infers the kind of ``dimension`` from its labels in ``rows``.
 
     Returns:
-        ``continuous`` for fractions or averaged labels, ``binary`` on a scale from 0 to 1,
-            otherwise ``ordinal``.
+        ``continuous`` if a label is a fraction or the labels are means of annotators. Otherwise
+        ``binary`` if the scale is 0 to 1, and ``ordinal`` if it is not.
     """
     scales = set()
     is_aggregated = False
@@ -238,7 +245,11 @@ def infer_kind(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
 
 
 def rating_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the ratings of ``dimension`` in ``rows``, [rows, annotators], NaN if not given."""
+    """Returns the ratings of ``dimension`` in ``rows`` as a matrix [rows, ratings].
+
+    Column j has the rating at position j of each row's list of ratings. It is NaN where a row has
+    no such rating.
+    """
     if not rows:
         return np.full((0, 1), np.nan)
     columns = list(zip_longest(*(row.labels[dimension] for row in rows)))

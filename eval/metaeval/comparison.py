@@ -51,13 +51,15 @@ _MEANS_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """Two judges, compared on the dialogues or turns that both scored.
+    """Two judges, compared on the dialogues or turns that both scored. The better judge
+    has the higher metric.
 
     Attributes:
         about: Four names: of the set, the dimension, the better judge and the worse judge.
         better: The human labels with the scores of the better judge.
         worse: The same human labels with the scores of the worse judge.
-        difference: The metric of the better judge minus the metric of the worse judge.
+        difference: The metric of the better judge minus the metric of the worse judge. The metric
+            is F1 on issues (binary dimensions), otherwise Spearman's correlation.
     """
 
     about: tuple[str, str, str, str]
@@ -69,11 +71,13 @@ class JudgePair:
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     """Returns three tables of differences between pairs of judges on the rows that both scored.
 
-    The first has differences of correlations on graded (not binary) dimensions. The second has
-    differences of F1 on issues (binary dimensions). The third has McNemar's test on issues.
+    The first has differences of Spearman's correlations on graded (not binary) dimensions. The
+    second has differences of F1 on issues (binary dimensions). The third has McNemar's test on
+    issues.
 
     Args:
-        evaluations: The results of all judges on all sets. Those with low coverage are left out.
+        evaluations: The results of all judges on all sets. Results of judges that scored too few
+            rows are left out.
     """
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
@@ -190,7 +194,7 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     with a row for each judge and set (ORALIS, section 3.1).
 
     Args:
-        rows: The results of all judges.
+        rows: The results of all judges on all sets and dimensions.
     """
     rows_of_judges = []
     for row in rows:

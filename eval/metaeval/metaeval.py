@@ -35,10 +35,10 @@ class LanguageResult:
     Attributes:
         n: The number of dialogues.
         metrics: Metric, such as ``spearman`` -> estimate.
-        ceiling: Human ceiling (agreement of one annotator with the others): metric -> estimate,
-            only of the metric that ranks judges.
-        like_for_like: The judge's agreement with the same annotators as in ``ceiling``: metric ->
-            estimate, of the same metric.
+        ceiling: Metric -> human ceiling: the agreement of one annotator with the others. It has
+            only the metric by which judges are ranked.
+        like_for_like: Metric -> the judge's agreement with the same annotators. It has the same
+            metric as ``ceiling``.
     """
 
     n: int
@@ -52,23 +52,25 @@ class ResultRow:
     """The results of one judge on one set and dimension.
 
     Attributes:
+        judge: The judge's name.
         signature: The judge's name, version and settings as text.
+        set_name: The set's name.
         level: What is judged: the whole ``dialogue``, or its last ``turn``.
         dimension: The dimension's name in the set.
         judge_dimension: The judge's name for the dimension.
         kind: ``binary``, ``ordinal`` or ``continuous``.
         n: The number of dialogues or turns with a label.
         scored: The number of labelled dialogues or turns that the judge scored.
-        metrics: Metric -> estimate: ``spearman`` and others, or on a binary dimension
-            ``f1_present``, ``auc`` and others.
+        metrics: Metric -> estimate. The metrics are ``f1_present``, ``auc`` and others on a binary
+            dimension, otherwise ``spearman`` and others.
         ceiling: Metric -> human ceiling: the agreement of one annotator with the others.
         like_for_like: Metric -> the judge's agreement with the same annotators as in ``ceiling``,
-            so that the two can be compared.
+            for comparison with it.
         ceiling_rows: The number of dialogues or turns with two ratings or more, from which
             ``ceiling`` is computed.
-        languages: Language -> its metrics.
+        languages: Language, such as ``en`` -> its metrics.
         clusters: The unit of the clusters that intervals are computed by, such as ``conversation``.
-        min_coverage: If the share ``scored / n`` is lower, pages show no metric.
+        min_coverage: The least share ``scored / n`` with which pages show metrics.
     """
 
     judge: str
@@ -122,7 +124,10 @@ class SystemAgreement:
     """How well a judge ranks chatbots as people do, on one set and dimension.
 
     Attributes:
+        judge: The judge's name.
+        set_name: The set's name.
         level: What is judged: the whole ``dialogue``, or its last ``turn``.
+        dimension: The dimension's name in the set.
         systems: The number of chatbots with at least 5 scored dialogues.
         rows: The number of scored dialogues of these chatbots.
         pairwise_accuracy: The share of pairs of chatbots that the judge ranks like people.
@@ -153,8 +158,10 @@ def evaluate(
         judge: A judge, which scores the rows first. Or its judgements of the rows. Or the return
             value of ``join_rows``.
         rows: The labelled dialogues or turns of a set.
-        dimensions: Name of a label -> the judge's name for it (default: equal names).
-        only: Names of metrics, such as ``spearman`` (default: all, with human ceilings).
+        dimensions: Name of a label -> the judge's name for it, such as ``{"engaging":
+            "engagingness"}``. By default, all labels whose name is also a dimension of the judge.
+        only: Names of metrics, such as ``spearman``. By default, all metrics and the human ceilings
+            are computed.
         intervals: Whether to compute confidence intervals.
         about: Values for fields of the results: ``judge``, ``signature``, ``set_name``,
             ``min_coverage``.
@@ -233,14 +240,15 @@ def _score_and_join(
 
 
 def measure_rank_agreement(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Measures how well each judge ranks chatbots as people do, by mean scores and mean labels.
+    """Measures how well each judge ranks chatbots as people do. Chatbots are ranked by their mean
+    scores and by their mean labels.
 
     Args:
         evaluations: The results of judges on sets and dimensions.
 
     Returns:
-        One entry for each result. Results with low coverage are left out, and those in which fewer
-        than 3 chatbots have 5 scored dialogues or more.
+        One entry for each result. A result is left out if the judge scored too few rows, or if
+        fewer than 3 chatbots have at least 5 scored dialogues.
     """
     agreements = []
     for judged_rows in evaluations:

@@ -70,8 +70,8 @@ _MEASURES: dict[str, Measure] = {}
 
 
 def metric(function: Measure) -> Measure:
-    """Registers ``function`` as a metric of all later evaluations, under its own name. Returns it
-    unchanged, to be used as a decorator.
+    """Registers ``function`` as a metric of all later evaluations, under its own name. As a
+    decorator, it returns the function unchanged.
 
     Args:
         function: Takes labels and scores, each of shape [rows], and returns a number.
@@ -99,8 +99,11 @@ def headline_metric(kind: Kind) -> str:
 
 
 def metric_names(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of all metrics for a dimension of this ``kind``. Judges are
-    ranked by the first one."""
+    """Returns the names of all metrics for a dimension of a kind. Judges are ranked by the first.
+
+    Args:
+        kind: ``binary``, ``ordinal`` or ``continuous``.
+    """
     if kind == "binary":
         return (*VERDICTS, "auc", *_MEASURES)
     return (*CORRELATIONS, *_MEASURES)
@@ -237,8 +240,7 @@ def classification_statistic(score: Floats, ratings: Floats) -> Statistic:
 def count_right_alone(
     first: Values, second: Values, ratings: Values
 ) -> tuple[int, int]:
-    """Returns the number of rows on which only the first judge is right, and the number on which
-    only the second is.
+    """Counts the rows on which only one of two judges is right.
 
     A judge is right if it agrees with most annotators. Rows on which annotators are split evenly do
     not count.
@@ -247,6 +249,10 @@ def count_right_alone(
         first: [rows] probabilities of label 1 by the first judge.
         second: [rows] probabilities of label 1 by the second judge.
         ratings: [rows, annotators] labels 0 or 1, NaN if not given.
+
+    Returns:
+        The number of rows on which only the first judge is right, and the number on which only the
+        second is.
     """
     is_answered = np.isfinite(ratings.numbers)
     votes = (is_answered & is_issue_present(ratings.numbers)).sum(axis=1)
@@ -266,8 +272,8 @@ MOST_COLUMNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The human ceiling on one dimension (how well one annotator agrees with the others), and the
-    judge's agreement with the same annotators.
+    """The human ceiling on one dimension: how well one annotator agrees with the others. Beside it,
+    how well the judge agrees with the same annotators.
 
     Attributes:
         person: Metric -> agreement of one annotator with the other annotators.
@@ -281,13 +287,13 @@ class Ceiling:
 
 
 def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Computes the human ceiling: the agreement of one annotator with the other annotators, beside
-    the judge's agreement with the same annotators.
+    """Computes the human ceiling (the agreement of one annotator with the others), and the judge's
+    agreement with the same annotators.
 
     Args:
         aligned: The labels and scores. Only rows with two ratings or more are used.
         kind: The kind of the dimension, such as ``binary``.
-        names: Names of metrics (default: all that have a ceiling).
+        names: Names of metrics. By default all that have a ceiling.
     """
     names = names or ceiling_metrics(kind)
     counts = np.isfinite(aligned.ratings.numbers).sum(axis=1)
@@ -317,8 +323,12 @@ def compute_ceiling(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> 
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the names of the metrics of a dimension of this ``kind`` that
-    have a human ceiling."""
+    """Returns the names of the metrics that have a human ceiling (the agreement of one
+    annotator with the others).
+
+    Args:
+        kind: The kind of the dimension: ``binary``, ``ordinal`` or ``continuous``.
+    """
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
@@ -331,13 +341,14 @@ def ceiling_estimates(
     names: Sequence[str] = (),
     judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Estimates the agreement of one annotator (or of ``judge``) with the other annotators.
+    """Estimates how well one annotator agrees with the other annotators. With ``judge``, estimates
+    how well the judge agrees with them.
 
     Args:
         ratings: [rows, annotators] ratings, NaN if not given.
         kind: The kind of the dimension, such as ``binary``.
         clusters: Groups of rows, such as conversations. The jackknife leaves out one at a time.
-        names: Names of metrics (default: all that have a ceiling).
+        names: Names of metrics. By default all that have a ceiling.
         judge: [rows] scores to use in place of the one annotator's ratings. None to use the
             ratings.
 
@@ -362,8 +373,8 @@ def ceiling_statistic(
     judge: Values | None = None,
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
-    """Returns a function that computes on weighted rows how well one annotator (or ``judge``)
-    agrees with the other annotators.
+    """Returns a function that computes, on weighted rows, how well one annotator agrees with the
+    other annotators. With ``judge``, it computes how well the judge agrees with them.
 
     Correlations are with the mean rating of the other annotators. F1, precision, recall and
     accuracy are averaged over ordered pairs of annotators (MEDAL, Figure 5).
@@ -460,7 +471,8 @@ def _statistics_by_annotator(
 
 
 def fullest_columns(ratings: Floats) -> list[int]:
-    """Returns the indices of the columns (annotators) with the most ratings, at most 50.
+    """Returns the indices of the 50 columns with the most ratings, in ascending order. With fewer
+    columns, returns all of them.
 
     Args:
         ratings: [rows, annotators], NaN if not given.
@@ -477,11 +489,11 @@ def ratings_by_annotator(
     Args:
         rows: The labelled dialogues, which may name their annotators in ``extra["annotators"]``.
         name: The dimension.
-        ratings: [rows, positions] ratings in the order of each row's label list.
+        ratings: [rows, ratings] the ratings of each row, in the order of its list of ratings.
 
     Returns:
-        The ratings [rows, annotators] and the annotators' names. If a row does not name its
-        annotators, or a model labelled it, ``ratings`` unchanged and an empty list.
+        A pair: the ratings [rows, annotators] and the annotators' names. If a row does not name its
+            annotators, or a model labelled it, the pair is ``ratings`` unchanged and an empty list.
     """
     answer_of: list[dict[str, float]] = []
     for row, values in zip(rows, ratings, strict=True):

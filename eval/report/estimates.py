@@ -78,9 +78,10 @@ class ReportEstimates:
     Attributes:
         total: The estimates of all rows together.
         counts: Dimension -> the number of scored rows.
-        groups: Column -> one result for each of its values, the most frequent value first:
-            ``{"version": [v2, v1]}``.
-        periods: The estimates of each period in order, from the judge's scores alone.
+        groups: Column, such as ``version`` -> one result for each value of the column, the most
+            frequent value first.
+        periods: The estimates of each period (such as a month) in order, from the judge's scores
+            alone.
     """
 
     total: GroupResult
@@ -90,7 +91,7 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Estimates means and shares of all rows, of each period, and of groups.
+    """Estimates means and shares of all rows, of each period that ``scores`` has, and of groups.
 
     Args:
         scores: The judgements of the chats.
@@ -124,13 +125,13 @@ def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Estimates the mean score on the dimension ``name`` by the judge alone. For an issue (a binary
+    """Estimates the mean score on one dimension, by the judge alone. For an issue (a binary
     dimension), estimates the share of rows that have it.
 
     Args:
         scores: The judgements of the chats.
-        name: The dimension.
-        rows: A mask [rows] of the rows to use. Unscored rows are left out.
+        name: The name of the dimension.
+        rows: A mask [rows] that is True for the rows to use. Unscored rows are left out.
     """
     numbers = scores.values(name)
     rows = rows & np.isfinite(numbers)
@@ -153,13 +154,14 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Estimates the mean human label of the dimension ``name``, from the scores of all rows and the
-    labels of some. For an issue (a binary dimension), estimates the share of rows that have it.
+    """Estimates the mean human label of one dimension, from the judge's scores of all
+    rows and people's labels of some. For an issue (a binary dimension), estimates the
+    share of rows that have it.
 
     Args:
         scores: The judgements of the chats, with human labels of the dimension.
-        name: The dimension.
-        rows: A mask [rows] of the rows to use. Unscored rows are left out.
+        name: The name of the dimension.
+        rows: A mask [rows] that is True for the rows to use. Unscored rows are left out.
     """
     rows = rows & np.isfinite(scores.scores[name])
     if not rows.any():
@@ -295,7 +297,8 @@ def decide_gates(
     """Returns the verdict on each of ``gates`` (limits on means or shares).
 
     Args:
-        gates: The limits. One on ``bad`` applies to each share of bad scores.
+        gates: The limits. A limit on the dimension ``bad`` gives one verdict for each share of bad
+            scores.
         scores: The judgements of the chats.
         estimates: Dimension -> estimate with interval.
         min_coverage: The share of rows that must be scored, on [0, 1].

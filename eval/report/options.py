@@ -25,8 +25,9 @@ class Gate:
     Attributes:
         side: ``under`` if values below ``limit`` fail, ``over`` if values above it fail.
         dimension: The name of the dimension, or ``bad`` for all shares of bad scores.
-        limit: The limit, on the scale of the dimension.
-        label: The gate's name in reports (default: the command-line option).
+        limit: The limit, on the scale of the dimension, such as 3.5.
+        label: The gate's name in reports. By default the command-line option, such as
+            ``--fail-under overall=3.5``.
     """
 
     side: Side
@@ -40,11 +41,11 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """Returns the gate that ``text``, such as ``overall=3.5``, describes.
+        """Returns the gate (limit on a mean or share) that ``text`` describes.
 
         Args:
             side: ``under`` if values below the limit fail, ``over`` if values above it fail.
-            text: A dimension and its limit.
+            text: A dimension and its limit, such as ``overall=3.5``.
 
         Raises:
             ConfigError: The text is not DIMENSION=NUMBER.
@@ -57,7 +58,7 @@ class ReportOptions(Config):
     and the files to write.
 
     Attributes:
-        bad: Limits beyond which a score counts as bad: with ``overall=1.5``, the report also has
+        bad: Limits beyond which a score counts as bad. With ``overall=1.5``, the report also has
             the share of scores below 1.5.
         reading: How to read the chats and labels.
     """
@@ -140,8 +141,8 @@ class ReportOptions(Config):
 
     @cached_property
     def period(self) -> tuple[str, Unit] | None:
-        """Returns the time column and the length of a period, from ``over``: ``("time", "day")``
-        for ``time:day``. None if ``over`` is not set.
+        """Returns the column of times and the length of a period, which ``over`` names: ``("time",
+        "day")`` for ``time:day``. None if ``over`` is not set.
 
         Raises:
             ConfigError: ``over`` is not COLUMN:UNIT.
@@ -159,6 +160,7 @@ class ReportOptions(Config):
 
     @cached_property
     def gates(self) -> list[Gate]:
-        """Returns the gates that ``fail_under`` and ``fail_over`` describe."""
+        """Returns the gates (limits on means or shares) that ``fail_under`` and
+        ``fail_over`` describe."""
         under = [Gate.parse("under", text) for text in self.fail_under]
         return under + [Gate.parse("over", text) for text in self.fail_over]

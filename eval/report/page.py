@@ -84,7 +84,7 @@ def report_page(
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
         worst: Candidates for the worst chats, the worst first. The page shows at most a third of
-            them, chosen for different reasons.
+            them, chosen so that they are bad for different reasons.
         facts: (name, value) pairs on how the page was made.
     """
     worst = choose_varied_chats(worst, worst_count(scores))

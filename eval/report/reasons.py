@@ -59,7 +59,8 @@ def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Rea
     """Returns why a chat has its score.
 
     The reason is the judge's explanation. Without an explanation, it is the property of a turn
-    (such as few words) that worsened the score most.
+    (such as few words) that worsened the score most. If the judge gives neither, the reason says
+    so.
 
     Args:
         judgement: The judgement of the chat.

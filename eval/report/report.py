@@ -60,15 +60,15 @@ _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores, estimates, verdicts and worst chats of ``medal report``, as
-    ``make_report`` returns them.
+    """The scores, estimates, verdicts and worst chats of ``medal report``, as returned by
+    ``make_report``.
 
     Attributes:
         scores: The judgements of the chats.
         estimates: Means and shares, by group and period.
         gates: The verdicts on limits.
         worst: Candidates for the worst chats, the worst first. The page shows at most a third of
-            them, chosen for different reasons.
+            them, chosen so that they are bad for different reasons.
         page: The path of the page, None if no page was written.
     """
 

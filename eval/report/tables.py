@@ -24,8 +24,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     """Returns the names of all dimensions in the order of a report.
 
-    The order is ``overall``, other graded (not binary) dimensions, shares of bad scores (``overall
-    below 1.5``), then issues (binary dimensions), the most frequent first.
+    First comes ``overall``, then other graded (not binary) dimensions, then shares of bad scores
+    (``overall below 1.5``). Last are issues (binary dimensions), the most frequent first.
     """
     total = estimates.total
     issues = sorted(
@@ -44,7 +44,7 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     """Returns a table with a row for each dimension and its estimate. If human labels correct the
-    estimates, a further column has those by the judge alone."""
+    estimates, a further column has the estimates by the judge alone."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -70,15 +70,15 @@ def group_table(
 ) -> Table:
     """Returns a table with a row for each group or period.
 
-    It has the estimate of the first dimension in the order of the report. With a limit for bad
-    scores of this dimension, such as ``overall=1.5``, it also has the share of bad scores.
+    It has the estimate of the main dimension, such as ``overall``. With a limit for bad scores of
+    this dimension, such as ``overall=1.5``, it also has the share of bad scores.
 
     Args:
         scores: The judgements of the chats.
         estimates: All estimates of the report.
         column: The heading of the first column: the name of the groups' column, such as
             ``version``, or ``period``.
-        parts: The estimates of each group or period.
+        parts: The estimates of each group or period, one for each row of the table.
         has_p: Whether to show p-values of differences between groups.
     """
     title = f"By {column}"
@@ -107,8 +107,8 @@ def group_table(
 
 
 def headline_sentence(scores: Scores, estimates: ReportEstimates) -> str:
-    """Returns the report's main sentence: the estimate of the first dimension, or
-    why nothing is scored."""
+    """Returns the report's main sentence: the estimate of the main dimension, such as ``overall``.
+    If nothing is scored, the sentence says why."""
     count = count_text([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
@@ -123,8 +123,8 @@ def headline_sentence(scores: Scores, estimates: ReportEstimates) -> str:
 
 
 def finding_sentences(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns sentences on groups that are significantly worse than all other rows, at most 6, the
-    lowest p-value first."""
+    """Returns sentences on groups that are significantly worse than all other rows. There are at
+    most 6, the lowest p-value first."""
     sentences: list[tuple[float, str]] = []
     for column, groups in estimates.groups.items():
         for group in groups:

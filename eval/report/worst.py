@@ -39,7 +39,7 @@ class WorstChat:
             judge scores only issues, the most likely issue.
         reason: Why the score is bad.
         turns: (role, text) pairs, empty if the chats were not given.
-        columns: Column -> the chat's value as text, such as ``{"version": "v2"}``.
+        columns: Name of a column -> the chat's value as text, such as ``{"version": "v2"}``.
     """
 
     judgement: Judgement
@@ -55,7 +55,7 @@ class WorstChat:
     @property
     def contributions(self) -> Sequence[float]:
         """Returns how much each turn raised or lowered the score, one number for each of ``turns``.
-        Empty if the judge gives no contributions."""
+        It is empty if the judge gives no contributions."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -63,18 +63,18 @@ class WorstChat:
 
 
 def distance_from_good_end(scores: Scores, name: str) -> Floats:
-    """Returns the scores of the dimension ``name`` [rows], rescaled so that 0
-    is good and 1 is bad."""
+    """Returns how bad each row's score on the dimension ``name`` is, [rows], from 0 (good) to 1
+    (bad). It is NaN if unscored."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is [rows], from 0 (good) to 1 (bad), NaN if unscored.
+    """Returns how bad each row is, [rows], from 0 (good) to 1 (bad). It is NaN if unscored.
 
-    It is computed from the main dimension, such as ``overall``. If the judge scores only issues, it
-    is the mean over all issues.
+    It is computed from the score on the main dimension, such as ``overall``. If the judge scores
+    only issues, it is the mean over all issues.
     """
     if scores.headline is not None:
         return distance_from_good_end(scores, scores.headline)
@@ -87,8 +87,8 @@ def badness(scores: Scores) -> Floats:
 
 
 def rows_worst_first(scores: Scores) -> Codes:
-    """Returns the indices of all scored rows, the worst first. Chats that the bot never answered
-    come before all others."""
+    """Returns the indices of all scored rows of ``scores``, the worst first. Chats that the bot
+    never answered come before all others."""
     bad = badness(scores)
     bad[scores.frame["failure"] == NO_ASSISTANT_TURN] = math.inf
     rows = np.flatnonzero(~np.isnan(bad))
@@ -96,7 +96,8 @@ def rows_worst_first(scores: Scores) -> Codes:
 
 
 def worst_count(scores: Scores) -> int:
-    """Returns the number of worst rows to show: a tenth of all, but at least 20 and at most 100."""
+    """Returns the number of worst rows to show: a tenth of all rows, but at
+    least 20 and at most 100."""
     return min(_MOST, max(_LEAST, scores.rows // 10))
 
 
@@ -105,12 +106,12 @@ def collect_worst_candidates(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns candidates for the worst chats of a page, the worst first, three times as
+    """Returns candidates for the worst chats of a page, the worst first. There are three times as
     many as the page shows.
 
     Args:
         scores: The judgements of the chats as arrays.
-        judgements: One for each row of ``scores``, in the same order.
+        judgements: The same judgements, one for each row of ``scores``, in the same order.
         dialogues: The scored dialogues, None if they were not given.
     """
     rows = rows_worst_first(scores)[: _SEARCHED * worst_count(scores)].tolist()
@@ -145,10 +146,11 @@ def collect_worst_candidates(
 
 
 def choose_varied_chats(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Returns ``count`` of ``chats`` in their order, of which at most 40% have the same reason.
+    """Returns ``count`` of ``chats`` in their order, so that at most 40% of them
+    have the same reason.
 
-    More than 40% may have the same reason if there are too few other chats, or if the reason is
-    general, such as ``the bot never answers``.
+    The share may be larger if there are too few other chats, or if the reason is general, such as
+    ``the bot never answers``.
 
     Args:
         chats: Candidates, the worst first.
@@ -191,8 +193,11 @@ def _turns_by_row(
 
 
 def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]:
-    """Groups ``chats`` by their general reason, such as ``says little``, in the order in
-    which the reasons occur."""
+    """Groups ``chats`` by their general reason.
+
+    Returns:
+        General reason, such as ``says little`` -> its chats, in the order of ``chats``.
+    """
     groups: dict[str, list[WorstChat]] = {}
     for chat in chats:
         groups.setdefault(chat.reason.mechanism, []).append(chat)
@@ -200,8 +205,8 @@ def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]
 
 
 def worst_sheet(scores: Scores, chats: Sequence[WorstChat]) -> Sheet:
-    """Returns the columns and rows of worst.csv. Each of ``chats`` has a row with its score, its
-    columns (such as ``version``), and the turn that lowered the score most."""
+    """Returns the columns and rows of the file worst.csv. Each of ``chats`` has a row with its
+    score, its data (such as ``version``), and the turn that worsened the score most."""
     names = [name for name in scores.columns if name != "has_chat"]
     columns = ["id", "judged_turn", "dimension", "score", "low", "high", *names]
     rows = []

@@ -24,8 +24,7 @@ THRESHOLDS: tuple[str, ...] = option(
 
 @dataclass(frozen=True, slots=True)
 class BadScoreLimit:
-    """A limit beyond which a score is bad: with ``overall below 1.5``, every
-    score below 1.5 is bad.
+    """A limit beyond which a score counts as bad.
 
     Attributes:
         scale: The dimension of the scores. If its high end is good, scores below ``threshold`` are
@@ -48,8 +47,8 @@ class BadScoreLimit:
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:
-        """Returns whether each score is bad, as an array of the same shape: 1 if bad, 0
-        if not, NaN for NaN."""
+        """Returns an array of the same shape as ``scores``: 1 for a bad score, 0 for any
+        other score, NaN for NaN."""
         sign = {"high": 1, "low": -1}[self.scale.good]
         is_bad = sign * (self.threshold - scores) > self.scale.tolerance
         return np.where(np.isfinite(scores), is_bad, math.nan)
@@ -65,7 +64,7 @@ def parse_bad_score_limits(
         scales: Dimension name -> the judge's dimension.
 
     Returns:
-        Limit in words, such as ``overall below 1.5`` -> limit.
+        Name of a limit, such as ``overall below 1.5`` -> the limit.
 
     Raises:
         ConfigError: A dimension is unknown, or no score on its scale would be bad.

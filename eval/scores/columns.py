@@ -22,8 +22,8 @@ _EARLIEST = 1e8  # seconds, in 1973: a smaller number is not a time
 
 
 def value_as_text(value: object) -> str | None:
-    """Returns the ``value`` of a column as text, None if it is empty. Values other than strings are
-    written as JSON."""
+    """Returns ``value`` (a cell of a table) as text, None if it is empty. Values other than strings
+    are written as JSON."""
     import pandas
 
     if isinstance(value, str):
@@ -40,17 +40,18 @@ def read_columns(
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
 ) -> DataFrame:
-    """Returns a table of the columns ``names`` as text, with the same rows as ``frame``.
+    """Returns a table of some columns as text, with the same rows as ``frame``.
 
     With ``dialogues``, the table also has the column ``has_chat``: whether the row's chat is among
     the dialogues.
 
     Args:
-        frame: A table of judgements, as ``read_score_frame`` returns it.
+        frame: A table of judgements, which also holds data of the chats.
+        names: Names of the columns, such as ``version``.
         dialogues: The scored chats, for values that ``frame`` lacks.
 
     Raises:
-        ConfigError: None of ``dialogues`` was judged, or a column has no value.
+        ConfigError: None of ``dialogues`` was judged, or a column is empty in all rows.
     """
     import pandas
 
@@ -119,20 +120,23 @@ def _raise_for_empty_column(name: str, available: Iterable[str]) -> None:
 
 
 def row_keys(frame: DataFrame) -> list[ScoreKey]:
-    """Returns the key (id, turn and text hash) of each row of ``frame``, a table of judgements."""
+    """Returns the id, turn and text hash of each row of ``frame``, a table of judgements."""
     columns = frame.reindex(columns=["id", "turn", "chat"]).astype(object)
     columns = columns.where(columns.notna(), None)
     return [ScoreKey(*values) for values in columns.to_numpy()]
 
 
 def parse_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
-    """Returns the period of each time in ``texts``, such as ``2026-03-14``, and the names of all
-    periods from the first to the last.
+    """Assigns times to periods, such as days.
 
     Args:
-        texts: ISO 8601 times, or seconds or milliseconds since 1970. Other texts have no period
-            (NaN).
+        texts: Times such as ``2026-03-14T09:05:00Z`` (ISO 8601), or seconds or milliseconds since
+            1970.
         unit: The length of a period. A week is named after its Monday.
+
+    Returns:
+        The period of each time, such as ``2026-03-14``, and the names of all periods from the first
+        to the last. A text that is not a time has the period NaN.
 
     Raises:
         ConfigError: No text is a time, or there are more than 1,000 periods.

@@ -27,8 +27,8 @@ def count_skipped_lines(scores: Path) -> int:
     """Returns how many input lines ``medal score`` could not read.
 
     Args:
-        scores: The file of scores that it wrote. The unread lines are in a file beside it, such as
-            scores.skipped.jsonl.
+        scores: The file of scores that ``medal score`` wrote. The unread lines are in a file beside
+            it, such as scores.skipped.jsonl.
     """
     path = scores.with_name(f"{_ENDING.sub('', scores.name)}.skipped.jsonl")
     if not path.is_file():
@@ -60,7 +60,8 @@ def read_all_judgements(files: Sequence[Path]) -> Iterator[Judgement]:
 
 
 def read_score_frame(files: Sequence[Path]) -> DataFrame:
-    """Reads the judgements of all ``files`` into one table, without explanations and usage.
+    """Reads the judgements of all ``files`` into one table, with a row for each judgement.
+    Explanations are left out.
 
     Raises:
         ConfigError: The first line of a file has no scores.

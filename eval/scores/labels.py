@@ -32,7 +32,7 @@ class MatchedLabels:
     """Human labels, matched with rows of a table of scores.
 
     Attributes:
-        rows: (labelled dialogue, indices of the rows that it belongs to) pairs.
+        rows: (labelled dialogue, indices of its rows in the table of scores) pairs.
         notes: Sentences on how many labels belong to no score.
     """
 
@@ -54,7 +54,8 @@ def match_labels(
         searched: Indices of the rows of ``frame`` to search.
         labels: The labelled dialogues or turns.
         file: The name of the labels' file, for notes and errors.
-        may_meet: Called with a label and a score's key. False forbids the match.
+        may_meet: Called with a label and a score's id, turn and text hash. If it returns False, the
+            two are not matched.
 
     Raises:
         MedalError: Many labels have the id of a score but another text.
@@ -87,11 +88,11 @@ def match_labels(
 def mean_labels_by_dimension(
     matched: MatchedLabels, size: int, dimensions: Mapping[str, Dimension], file: str
 ) -> dict[str, Floats]:
-    """Returns the mean human label of each score, on the judge's scale.
+    """Returns the mean human label of each row of a table of scores, on the judge's scale.
 
     Args:
-        matched: The labels with the indices of their scores.
-        size: The number of scores.
+        matched: The labels with the indices of their rows.
+        size: The number of rows of the table.
         dimensions: Dimension name -> the judge's dimension.
         file: The name of the labels' file, for errors.
 
@@ -130,7 +131,7 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
 
     Args:
         scores: The judgements of the chats.
-        labels: Labelled dialogues or turns, which are matched with rows by id, text and turn.
+        labels: Labelled dialogues or turns. They are matched with rows by id, text and turn.
         file: The name of the labels' file, for notes and errors.
 
     Raises:

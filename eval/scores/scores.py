@@ -48,16 +48,16 @@ class Scores:
         scores: Dimension name -> scores [rows], NaN if unscored.
         clusters: [rows] index of each row's cluster. Rows of one cluster are not independent.
         cluster_name: What a cluster is, such as ``dialogue`` or ``user``.
-        columns: A table [rows] of the chats' data to compare or group by, as text, such as the
-            columns ``version`` and ``user``.
+        columns: A table [rows] of the chats' data to compare or group by, as text. It has columns
+            such as ``version`` and ``user``.
         period_of: The period of each row, such as ``2026-03``. None without periods.
         periods: The names of all periods in order.
         notes: Warnings about missing rows and labels.
         skipped: The number of unreadable lines of the input.
         people: Dimension name -> mean human labels [rows] on the judge's scale, NaN without a
-            label. ``add_labels`` fills it.
-        bad: Name such as ``overall below 1.5`` -> the limit beyond which scores are bad.
-            ``add_bad_score_dimensions`` fills it.
+            label. Empty if no labels were added.
+        bad: Name, such as ``overall below 1.5`` -> the limit beyond which scores are bad. Empty if
+            no limits were added.
     """
 
     frame: DataFrame
@@ -91,22 +91,22 @@ class Scores:
 
     @property
     def rows_by_signature(self) -> dict[str, int]:
-        """Returns the signature (the judge's name, version and settings as text) -> the number of
-        its rows. There are several if the version changed."""
+        """Returns the number of rows for each signature (the judge's name, version and settings as
+        text). There are several signatures if the judge's version changed."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
     def failures_text(self) -> str:
-        """Returns the three most frequent reasons why rows are unscored, with counts, such as ``12
-        × timeout; 3 × no answer``."""
+        """Returns the three most frequent reasons why rows are unscored, with their numbers of
+        rows, such as ``12 × timeout; 3 × no answer``."""
         failures = self.frame["failure"][~self.is_scored].fillna("no reason given")
         counts = failures.value_counts()[:3]
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
 
     @property
     def judged_names(self) -> list[str]:
-        """Returns the names of the dimensions that the judge scored, without those that
-        limits for bad scores add."""
+        """Returns the names of the dimensions that the judge scored, such as ``overall``. Names
+        that limits for bad scores add, such as ``overall below 1.5``, are left out."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
@@ -133,21 +133,25 @@ class Scores:
         return "judged turn" if self.frame["turn"].notna().any() else "dialogue"
 
     def is_share(self, name: str) -> bool:
-        """Returns whether the dimension ``name`` is binary, so that its
-        estimate is a share of rows."""
+        """Returns whether the dimension ``name`` is binary. Its estimate is
+        then a share of rows."""
         return self.dimensions[name].kind == "binary"
 
     def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:
-        """Returns ``estimate`` as a table cell: in percent if the dimension ``name`` is binary.
+        """Returns ``estimate`` as a table cell. It is in percent if the dimension is binary.
 
         Args:
-            signed: Whether to show the sign, as of a difference.
+            name: The name of the dimension.
+            estimate: The mean or share, or a difference of two.
+            signed: Whether it is a difference, which is shown with its sign.
         """
         return Share(estimate, signed) if self.is_share(name) else estimate
 
     def comparable_rows(self, column: str) -> Mask:
-        """Returns a mask [rows] that is True for rows with a value of ``column``. For the column
-        ``lang``, rows in a language that the judge does not support are False."""
+        """Returns a mask [rows] that is True for rows with a value of ``column``.
+
+        For the column ``lang``, it is False for rows in a language that the judge does not support.
+        """
         is_read = self.columns[column].notna().to_numpy()
         if column == LANGUAGE and "unknown_language" in self.frame:
             is_read = is_read & self.frame["unknown_language"].isna().to_numpy()
@@ -191,17 +195,18 @@ def scores_from_frame(
     """Converts a table of judgements to ``Scores``.
 
     Args:
-        frame: Judgements of one judge, as ``read_score_frame`` returns them.
+        frame: Judgements of one judge, one for each row.
         dialogues: The scored chats, for values of columns that ``frame`` lacks.
         by: Names of columns to compare by, such as ``version``.
-        over: A column of times and the length of a period, such as ``("time", "day")``.
-        cluster: A column such as ``user``: rows with the same value are not independent (default:
-            rows of one dialogue).
-        dimensions: Names of the dimensions to keep (default: all).
+        over: A column of times and the length of a period, such as ``("time", "day")``. None for no
+            periods.
+        cluster: A column such as ``user``. Rows with the same value are not independent. By
+            default, the rows of one dialogue are a cluster.
+        dimensions: Names of the dimensions to use (default: all).
 
     Raises:
         DataError: Several judges made the scores, or a score is outside its scale.
-        ConfigError: A dimension is unknown, or a column has no value.
+        ConfigError: A dimension is unknown, or a column has no value in any row.
     """
     _refuse_several_judges(frame)
     names = dict.fromkeys(by)
@@ -241,14 +246,15 @@ def scores_from_frame(
 def dimensions_and_scores(
     frame: DataFrame, chosen: Sequence[str] = ()
 ) -> tuple[dict[str, Dimension], dict[str, Floats]]:
-    """Returns dimension name -> dimension, and dimension name -> scores [rows] (NaN if unscored),
-    from a table of judgements.
-
-    A dimension without any score is left out.
+    """Returns the dimensions and the scores of a table of judgements.
 
     Args:
         frame: A table of judgements.
         chosen: Names of dimensions (default: all).
+
+    Returns:
+        A pair: dimension name -> dimension, and dimension name -> scores [rows] (NaN if unscored).
+            A dimension without any score is left out.
 
     Raises:
         ConfigError: A dimension is unknown.

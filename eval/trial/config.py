@@ -47,7 +47,7 @@ class TrialConfig(Config):
 
     def selects(self, check: str, group: str) -> bool:
         """Returns whether the trial includes a check (an edit whose effect on the score is tested).
-        It includes all if the setting ``checks`` is empty.
+        If the setting ``checks`` is empty, it includes all.
 
         Args:
             check: The name of the check, such as ``lower_case``.

@@ -44,11 +44,11 @@ class Edit:
 
     Attributes:
         name: The name of the edit, such as ``lower_case``.
-        group: How the score should react. ``same``: not change. ``no_gain``: not rise.
-            ``must_fall``: fall. ``attack``: not change in the direction ``harm``.
+        group: What the score should do. ``same``: stay. ``no_gain``: not rise. ``must_fall``: fall.
+            ``attack``: not move in the direction ``harm``.
         description: What is changed, in a sentence.
         make: Takes a dialogue, a random generator and the conversation's name. Returns the edited
-            dialogue and the one to compare it with, or None if the edit is impossible.
+            dialogue and the dialogue to compare it with, or None if the edit is impossible.
         harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for the
             group ``attack``.
     """
@@ -201,16 +201,17 @@ class TextInsertion(Config):
     )
 
     def make_versions(self, dialogue: Dialogue, rng: Random, group: str) -> Versions:
-        """Returns the dialogue with the text inserted, and the dialogue to compare it with (the
-        original, or one with neutral sentences in place of the text).
+        """Returns the dialogue with the text inserted, and the dialogue to compare it with.
 
         Args:
+            dialogue: The dialogue to edit.
             rng: Draws the texts.
-            group: Unused: every edit gets the conversation's name, and this one needs none.
+            group: The name of the conversation, which has no effect here.
 
         Returns:
-            Both dialogues, or None if the edit is impossible: no turn has the role, or a text is
-                not in the dialogue's language.
+            The edited dialogue, then the original or (if ``control`` is ``neutral``) one with
+                neutral sentences in place of the text. None if the edit is impossible: no turn has
+                the role, or a text cannot be inserted in the dialogue's language.
         """
         lang = dialogue.lang
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
@@ -247,8 +248,10 @@ def disguise(text: str, how: Hidden) -> str | None:
     characters can be hidden.
 
     Args:
-        how: ``zero_width`` (invisible characters between letters), ``look_alike`` (Cyrillic or
-            Greek letters), ``tags`` (invisible characters only) or ``none`` (unchanged).
+        text: The text to hide.
+        how: ``zero_width`` puts invisible characters between letters. ``look_alike`` replaces
+            letters by Cyrillic or Greek ones. ``tags`` replaces all characters by invisible ones.
+            ``none`` changes nothing.
     """
     if how == "zero_width":
         return re.sub(r"([^\W_])", "\\1\u200b", text)
@@ -289,6 +292,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
     """Returns the edits that ``config`` selects.
 
     Args:
+        config: The settings of the trial, with names of checks (edits) in ``checks``.
         donors: Other dialogues, whose texts are used to inject issues.
 
     Raises:

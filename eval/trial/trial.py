@@ -72,10 +72,10 @@ class TrialFinding:
     """The result of one check (an edit) for one judge.
 
     Attributes:
-        group: How the score should react to the edit, such as ``must_fall``.
+        group: What the score should do after the edit, such as ``must_fall``.
         check: The name of the edit, such as ``lower_case``.
         description: What the edit does, in a sentence.
-        verdict: ``green`` if the score reacts as it should, ``red`` if not, ``none`` with fewer
+        verdict: ``green`` if the score reacts as it should, ``red`` if not. ``none`` with fewer
             than 10 pairs or 5 conversations.
         change: The mean change of the score, in points on a scale from 1 to 5.
         pairs: The number of pairs of an edited dialogue and the one it is compared with.
@@ -358,7 +358,7 @@ def run_trial(
 
 
 def quality_score(judgement: Judgement, parts: Sequence[Dimension]) -> float | None:
-    """Returns the mean score of ``judgement`` over some dimensions, on a scale of 1 (poor) to 5
+    """Returns the mean score of ``judgement`` over some dimensions, on a scale from 1 (poor) to 5
     (good). Returns None if one of them has no score.
 
     Args:
@@ -400,11 +400,12 @@ def _score_changes(
 def trial_findings(
     edits: Sequence[Edit], pairs: pd.DataFrame
 ) -> Iterator[TrialFinding]:
-    """Yields the result of each check for one judge.
+    """Yields the result of each check (an edit) for one judge.
 
     Args:
         edits: The edits that were made.
-        pairs: All scored pairs, with the columns of ``TrialPlan.pairs`` and ``change``.
+        pairs: A table of all scored pairs. Its columns are check (name of the edit), conversation,
+            lang and change (score after the edit minus score before).
     """
     for group in GROUPS:
         for edit in edits:
@@ -434,13 +435,13 @@ def verdict_of(group: Group, change: Estimate, harm: str) -> Verdict:
     """Returns whether a score reacted to an edit as it should (``green``) or not (``red``).
 
     In the group ``must_fall``, green needs an interval wholly below 0. In all other groups, red
-    needs an interval wholly beyond 0.1 points in the wrong direction.
+    needs an interval wholly more than 0.1 points away from 0 in a wrong direction.
 
     Args:
-        group: How the score should react to the edit: ``same``, ``no_gain``, ``attack`` or
-            ``must_fall``.
-        change: The mean change of the score, in points from 1 to 5. If all changes are equal, it
-            has no interval, and its value counts.
+        group: What the score should do: ``same`` (stay), ``no_gain`` (not rise), ``must_fall``
+            (fall) or ``attack`` (not move in the direction ``harm``).
+        change: The mean change of the score, in points on a scale from 1 to 5. If it has no
+            interval, its value counts.
         harm: ``up`` if an attacker wants a higher score, ``down`` if a lower one. Used only for
             ``attack``.
     """
@@ -530,7 +531,7 @@ def _summary_table(results: Sequence[TrialResult]) -> Table:
 
 
 def trial_table(results: Sequence[TrialResult]) -> Table:
-    """Returns a table with a row for each check and a column for each judge."""
+    """Returns a table with a row for each check (an edit) and a column for each judge."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
     for group, heading in GROUPS.items():

@@ -76,7 +76,7 @@ def fit_isotonic(
 
 
 class HeadConfig(Config):
-    """The settings of the output head of one dimension.
+    """The settings of an output head, the part of a trained judge that scores one dimension.
 
     Attributes:
         kind: The type of head and its loss. ``regression``: mean squared error. ``ordinal``: CORN
@@ -104,7 +104,7 @@ class HeadConfig(Config):
 
 
 class HeadedConfig(TrainedConfig):
-    """The settings of a judge with an output head for each dimension.
+    """The settings of a trained judge that has an output head for each dimension it scores.
 
     Attributes:
         heads: Dimension -> settings of its head, such as ``{overall: {kind: ordinal}}``. A
@@ -220,7 +220,7 @@ class OutputHead:
         """Returns the loss of each of B dialogues, [B]. A dialogue without a label has the loss 0.
 
         Args:
-            logits: [B, outputs].
+            logits: [B, outputs], the logits of this head in the network's output.
             targets: [B, targets]. For a regression or binary head the label on [0, 1]. For an
                 ordinal or classification head the probability of each rating. NaN means no label.
         """
@@ -261,7 +261,7 @@ class OutputHead:
         probabilities: the result is then [B, 0].
 
         Args:
-            logits: [B, outputs].
+            logits: [B, outputs], the logits of this head in the network's output.
             temperature: Divides the logits. A regression head ignores it.
             spread: The standard deviation, on [0, 1], of the normal distribution around a
                 regression head's score. None: not known.
@@ -288,7 +288,7 @@ class OutputHead:
         B dialogues.
 
         Args:
-            logits: [B, outputs].
+            logits: [B, outputs], the logits of this head in the network's output.
             fitted: The calibration to apply.
 
         Returns:
@@ -315,7 +315,7 @@ class OutputHead:
         CPU. It is on the dimension's scale.
 
         Args:
-            logits: [B, outputs].
+            logits: [B, outputs], the logits of this head in the network's output.
             temperature: Divides the logits. A regression head ignores it.
         """
         if self.config.kind == "regression":

@@ -110,7 +110,8 @@ def is_hub_id(name: str, *, owned: bool = True) -> bool:
     this machine.
 
     Args:
-        owned: If false, a name without OWNER is accepted too, such as ``gpt2``.
+        owned: Whether OWNER is required. If false, a name without OWNER is accepted too, such as
+            ``gpt2``.
     """
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()

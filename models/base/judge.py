@@ -281,7 +281,8 @@ class Judge(ABC):
         """Scores ``dialogues`` and yields their judgements in input order. ``dialogues`` can
         be a stream.
 
-        The judgement of a dialogue without an assistant turn has None for each score.
+        The judgement of a dialogue without an assistant turn has None for each score, and a
+        ``failure`` that says why.
 
         Args:
             dialogues: ``Dialogue`` objects, or chats in a form that ``parse_dialogue`` reads, such
@@ -604,7 +605,7 @@ def should_detect_languages(languages: Sequence[str] | None) -> bool:
 
 def is_truncated(judgement: Judgement) -> bool:
     """Returns whether the judge of ``judgement`` read only a part of the dialogue, because the rest
-    did not fit."""
+    did not fit into its input."""
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 

@@ -202,7 +202,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Returns the content of judge.json in ``folder``.
 
     Raises:
-        JudgeLoadError: The file is missing, damaged, or in the format of another version.
+        JudgeLoadError: The file is missing, damaged, or in the format of another version of this
+            package.
     """
     path = folder / CONFIG_NAME
     if not path.is_file():

@@ -70,13 +70,14 @@ class FollowUpSelection:
     model that is asked several times.
 
     Attributes:
-        indices: The indices in the pool of the follow-ups that the model chose every time. All
-            indices of the pool if there are none.
+        indices: Indices in the pool of follow-ups: those that the model chose every time. If there
+            are none, the indices of the whole pool.
         empty: Whether there is no follow-up that the model chose every time.
-        usage: The sum of all questions, such as ``{"tokens": 15, "input_tokens": 12, ...}``.
+        usage: The tokens and costs of all questions together, such as ``{"tokens": 15,
+            "input_tokens": 12, ...}``.
         failure: Why an answer of the model could not be read, or None.
-        transient: Whether the model failed to answer for a passing reason, such as a server that is
-            down, so that a retry may succeed.
+        transient: Whether a retry may succeed, because the model failed for a passing reason, such
+            as a server that is down.
     """
 
     indices: tuple[int, ...]
@@ -126,15 +127,17 @@ def select_follow_ups(
     If an answer cannot be read, the question is asked once more, with a higher token limit.
 
     Args:
-        dialogues: The (id, messages) of each dialogue. The id also seeds the order of follow-ups.
+        dialogues: The (id, messages) of each dialogue.
         pool: The follow-ups to choose from.
-        turn: Whether the question is about the last assistant turn instead of the dialogue.
-        seed: Seeds the order in which follow-ups are shown.
+        turn: Whether the question is about the last assistant turn. If false, it is about the whole
+            dialogue.
+        seed: Seeds the shuffled order in which a question lists the follow-ups, together with the
+            dialogue's id.
         runs: The number of times that the model is asked about each dialogue.
 
     Returns:
-        For each dialogue the follow-ups that were chosen every time, or the whole pool if there are
-        none. A selection has a ``failure`` if an answer could not be read.
+        A selection for each dialogue: the follow-ups that were chosen every time, or the whole pool
+            if there are none. It has a ``failure`` if an answer could not be read.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -227,8 +230,8 @@ def _common_or_all_follow_ups(runs: Sequence[_Run]) -> FollowUpSelection:
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     """Returns the indices (from 0) of the ``options`` that a model chooses in ``completion``.
 
-    A readable answer lists option numbers, counted from 1 (``2, 4 and 5``), or has the text of one
-    option on each line. The answer ``none`` chooses no option.
+    The answer lists numbers counted from 1 (``2, 4 and 5``), or has the text of one option on each
+    line. For the answer ``none`` the result is empty.
 
     Raises:
         UnreadError: The answer cannot be read.
@@ -269,10 +272,12 @@ MOST_LOGIT = 12
 
 
 class LogisticScale(Config):
-    """The logistic map from a raw value (a difference of log-likelihoods) to the scale of a
-    dimension.
+    """The logistic map from a raw value (a difference of log-likelihoods) to the scale of
+    a dimension.
 
         score = low + (high - low) * sigmoid((raw - center) / spread)
+
+    ``low`` and ``high`` are the ends of the scale.
 
     A higher raw value always means a better dialogue. For a dimension whose low scores are good,
     the sigmoid's argument is negated, so that the score falls.
@@ -298,15 +303,18 @@ class FollowUpConfig(Config):
         followups: A file of follow-ups, or a shipped name such as ``followups/fed``.
         draw: How many follow-ups to draw at random, equally many from each model that proposed
             them. None takes all.
-        seed: Seeds the draw, and the order in which a model with ``select`` sees the follow-ups.
+        seed: The seed of ``draw``. With ``select`` it also seeds the order in which the model sees
+            the follow-ups.
         likelihood: ``conditional``: the likelihood of a follow-up given the dialogue. ``joint``:
             the likelihood of dialogue and follow-up together, as in FED.
         reduce: Whether log-probabilities of tokens are averaged (``mean``) or added up (``sum``).
-        answers: How many of the last assistant turns are scored, each by the likelihoods of
-            follow-ups after it. None is all. If a single turn is judged, only this turn is scored.
-        decay: The weight of an assistant turn is this factor times the weight of the next one, such
-            as 0.8. With 1 all weigh the same.
-        select: Whether to ask the model first which follow-ups fit the dialogue, as in DIET.
+        answers: The number of assistant turns, counted from the end of the dialogue, after which
+            the likelihoods of follow-ups are computed. None is all. If a single turn is judged,
+            only this turn counts.
+        decay: An assistant turn has this share (such as 0.8) of the weight of the next assistant
+            turn. With 1 all weigh the same.
+        select: Whether to ask the model first which follow-ups fit the dialogue, as in DIET. Then
+            only these count. If false, all follow-ups count.
         scale: Dimension -> the map from raw values (differences of log-likelihoods) to scores, such
             as ``{"overall": {"center": 3.0, "spread": 0.5}}``.
     """
@@ -347,19 +355,21 @@ class _View:
 
 
 class FollowUpJudge(Judge):
-    """A judge that scores dialogues by the likelihoods of follow-ups, which are possible next user
-    turns.
+    """A judge that scores dialogues by the likelihoods of follow-ups, which are possible
+    next user turns.
 
     The raw value of a dimension is the mean log-likelihood of its positive follow-ups, minus the
-    mean log-likelihood of its negative follow-ups. LogisticScale maps it to the dimension's scale.
+    mean log-likelihood of its negative follow-ups. A logistic function maps it to the dimension's
+    scale.
 
     Args:
         config: The settings, which name the language model and the file of follow-ups.
 
     Raises:
-        ConfigError: A dimension is unknown or has no follow-up, or ``draw`` does not fit the file.
-        NotAvailableError: The language model is not available, or it did not itself propose the
-            follow-ups of a SELFMAP file.
+        ConfigError: A dimension is unknown or has no follow-up, or ``draw`` follow-ups cannot be
+            drawn evenly from the file.
+        NotAvailableError: The language model is not available. Or the file's strategy is
+            ``selfmap``, and another model proposed its follow-ups.
     """
 
     family = "followup"
@@ -396,7 +406,11 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """Returns the judge that ``settings`` describe, the fields of FollowUpConfig.
+        """Returns the judge that ``settings`` describe.
+
+        Args:
+            settings: The content of a YAML file, such as ``{"name": "mine", "rubric": "fed",
+                "followups": "followups/fed"}``.
 
         Raises:
             ConfigError: A field is wrong, or the language model is not available.

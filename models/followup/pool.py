@@ -24,10 +24,11 @@ class FollowUp(Config):
 
     Attributes:
         text: The user turn, such as ``You already said that.``
-        sign: Whether the user turn is a good (``positive``) or a bad (``negative``) sign for the
-            dialogue.
-        dimensions: The dimensions for which the user turn is a sign. Empty means all.
-        by: The model that proposed the follow-up, or None.
+        sign: ``positive`` if the user turn speaks for a good dialogue, ``negative`` if it speaks
+            for a bad one.
+        dimensions: The names of the dimensions about which the user turn tells something. Empty
+            means all.
+        by: The name of the language model that proposed the user turn. None if no model did.
     """
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -44,7 +45,8 @@ class FollowUpPool(Config):
         strategy: ``selfmap``: for judging with the same model that proposed the follow-ups.
             ``craft``: for judging with other models. None: for any model.
         generators: The names of the models that proposed the follow-ups.
-        follow_ups: The follow-ups, each a text with its sign. No two have the same text and sign.
+        follow_ups: The follow-ups. No two have the same text and the same ``sign`` (``positive`` or
+            ``negative``).
     """
 
     name: str
@@ -67,20 +69,26 @@ class FollowUpPool(Config):
 
     @property
     def hash(self) -> str:
-        """A hash of what scores depend on: the texts, signs and dimensions of the follow-ups."""
+        """A hash of the texts, signs (``positive`` or ``negative``) and dimensions of
+        the follow-ups."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def indices_for(self, dimension: str) -> tuple[int, ...]:
-        """Returns the indices of the follow-ups that are a sign for ``dimension``."""
+        """Returns the indices in ``follow_ups`` of those that tell something about
+        ``dimension``. Empty if there are none."""
         applies = [
             not f.dimensions or dimension in f.dimensions for f in self.follow_ups
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
     def draw_evenly(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` follow-ups of this one, drawn at random with ``seed``.
+        """Returns a new pool of ``count`` follow-ups, drawn at random from this pool.
 
         Equally many are drawn from each model that proposed follow-ups (DIET, section 6.2).
+
+        Args:
+            count: The number of follow-ups of the new pool.
+            seed: The seed of the draw.
 
         Raises:
             ConfigError: ``count`` is not a multiple of the number of models, or a model proposed
@@ -104,8 +112,10 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """Returns the follow-ups in ``path``, a file or the name of a shipped pool, such as
-    ``followups/contrast``.
+    """Returns the pool of follow-ups (possible next user turns) in a file.
+
+    Args:
+        path: A YAML file, or the name of a shipped pool, such as ``followups/contrast``.
 
     Raises:
         ConfigError: The file is missing or a field is wrong.

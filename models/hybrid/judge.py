@@ -46,15 +46,15 @@ class Formula:
 
         score = curve(squash(intercept + weights[0] * inputs[0] + weights[1] * inputs[1] + ...))
 
-    ``squash`` maps sums beyond 0 and 1 into [0, 1].
+    ``squash`` maps sums below 0 or above 1 into [0, 1]. ``curve`` calibrates the result.
 
     Attributes:
         inputs: Names of scores. ``geval:empathy`` is the score of the member ``geval`` on the
             dimension ``empathy``. ``geval`` alone is its score on the formula's own dimension.
         weights: The weight of each of ``inputs``, in the same order.
         intercept: The constant term of the sum.
-        curve: The x values and the y values of the knots of a monotone calibration map. None is no
-            calibration.
+        curve: The points of a monotone calibration map, as (x coordinates, y coordinates). The map
+            is linear between them. None does not calibrate.
     """
 
     inputs: tuple[str, ...]
@@ -67,7 +67,8 @@ class Formula:
         below 0 or above 1.
 
         Args:
-            units: The input scores of the dialogues on [0, 1], [n, inputs].
+            units: The input scores on [0, 1]: a row for each dialogue, and a column for each of
+                ``inputs``, in order.
         """
         return np.asarray(self.intercept + units @ np.array(self.weights))
 
@@ -75,7 +76,8 @@ class Formula:
         """Returns the scores of n dialogues on [0, 1], [n].
 
         Args:
-            units: The input scores of the dialogues on [0, 1], [n, inputs].
+            units: The input scores on [0, 1]: a row for each dialogue, and a column for each of
+                ``inputs``, in order.
         """
         total, weights = self.sum_with_intercept(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
@@ -90,7 +92,8 @@ class Formula:
 
 
 def split_input_name(key: str, dimension: str) -> tuple[str, str]:
-    """Splits the name of a formula's input, such as ``geval:empathy``, into (member, dimension).
+    """Splits the name of a formula's input into (member, dimension): ``geval:empathy`` into
+    ``("geval", "empathy")``.
 
     Args:
         key: The name, ``MEMBER:DIMENSION`` or ``MEMBER``.
@@ -104,8 +107,8 @@ class MemberConfig(Config):
     """A member of a hybrid: one of the judges that it combines.
 
     Attributes:
-        path: A folder, a Hub id or a YAML file of configs/judges/.
-        options: Argument of ``Judge.from_pretrained`` -> its value, such as ``{"revision":
+        path: The judge's folder, Hub id, or YAML file, such as ``configs/judges/length.yaml``.
+        options: Arguments of ``Judge.from_pretrained`` for this judge, such as ``{"revision":
             "main"}`` for a Hub id.
     """
 
@@ -136,7 +139,7 @@ class HybridSettings(Config):
     dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
     def mean_formula(self, dimension: str) -> Formula:
-        """Returns the formula of ``dimension``: the weighted mean of the members that score it."""
+        """Returns the formula of ``dimension``: the weighted mean of the members' scores."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
@@ -153,8 +156,8 @@ class Member:
         name: The judge's name in the hybrid.
         judge: The loaded judge.
         file: The YAML file that describes the judge. None for a judge that is saved as a folder.
-        options: Argument of ``Judge.from_pretrained`` -> its value, such as ``{"seed": 1}``, which
-            overrides the YAML file.
+        options: Arguments with which the judge was loaded, such as ``{"seed": 1}``. They override
+            settings in its YAML file.
     """
 
     name: str
@@ -163,7 +166,7 @@ class Member:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def unit_score(self, judgement: Judgement, dimension: str) -> float | None:
-        """Returns the score of ``dimension`` in ``judgement``, mapped to [0, 1], or None if there
+        """Returns the score of ``dimension`` in ``judgement``, mapped to [0, 1]. None if there
         is no score."""
         score = judgement.scores.get(dimension)
         if score is None:
@@ -172,7 +175,8 @@ class Member:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the judge's YAML file is part of this package."""
+        """Whether this package contains the judge's YAML file. False for a judge that is saved
+        as a folder."""
         return self.file in _shipped_files()
 
     def unsaved_options(self) -> dict[str, Any]:
@@ -180,8 +184,8 @@ class Member:
         not hold them.
 
         Returns:
-            Option -> value, such as the address of a server or the ``path`` of the judge's YAML
-            file.
+            Option -> value, such as the address of a server, or the ``path`` of the judge's YAML
+            file. Empty if nothing is missing.
         """
         if self.file is None:
             return self.judge.unsaved_options()
@@ -190,12 +194,14 @@ class Member:
         return {"path": self.file, **self.options}
 
     def save_or_reference(self, folder: Path) -> dict[str, Any]:
-        """Saves a judge that was loaded from a folder, in members/NAME of the hybrid's ``folder``.
-        A judge that a YAML file describes is not saved.
+        """Saves a judge that was loaded from a folder or the Hub, in members/NAME of the hybrid's
+        ``folder``. A judge that a YAML file describes is not saved.
 
         Returns:
-            The member's record for judge.json. ``signature`` identifies the judge in saved scores.
-            ``path`` is members/NAME, a YAML file of this package, or None for any other YAML file.
+            The member's entry in judge.json, a dict. ``signature`` is the judge's signature, which
+            identifies its weights and settings. ``path`` is members/NAME for a judge that was
+            saved. For a judge of a YAML file, ``path`` is this file if it is part of this package,
+            otherwise None.
         """
         path = self.file if self.is_shipped else None
         if self.file is None:
@@ -210,7 +216,11 @@ def _shipped_files() -> set[str]:
 
 
 def load_member(name: str, config: MemberConfig) -> Member:
-    """Loads the judge that ``config`` names, as the member called ``name``.
+    """Loads the judge of one member of a hybrid.
+
+    Args:
+        name: The member's name in the hybrid.
+        config: The judge's path and options.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.
@@ -225,9 +235,10 @@ def load_saved_member(
     """Loads the member ``name`` of the hybrid that is saved in ``folder``.
 
     Args:
-        saved: The member's record in judge.json, from ``save_or_reference``.
-        options: Member name -> options of that member. ``device`` and ``dtype`` are also keys,
-            whose values apply to all members that are saved as folders.
+        saved: The member's entry in judge.json: ``signature``, and ``path`` (None for a YAML file
+            of the user).
+        options: Member name -> options of this member, such as ``{"geval": {"seed": 1}}``. It may
+            also have ``device`` and ``dtype``, for all members that are saved as folders.
 
     Raises:
         JudgeLoadError: The member is missing or has changed since it was saved.
@@ -266,11 +277,12 @@ class HybridJudge(Judge):
         lines: Dimension -> the formula of its score.
         dimensions: The dimensions to score, each with a formula in ``lines``.
         name: The judge's name.
-        facts: Facts about the training of the formulas, which judge.json keeps.
+        facts: Facts about the training of the formulas, such as ``{"seed": 0}``, which judge.json
+            keeps.
 
     Raises:
-        ConfigError: A formula has an unknown member or dimension. Or it takes a member's score of
-            its own dimension, and only one of the two judges counts high scores as good.
+        ConfigError: A formula has an unknown member or dimension. Or an input is only a member's
+            name, and high scores are good for one of the two judges and bad for the other.
     """
 
     family = "hybrid"
@@ -302,8 +314,11 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge that ``settings`` (the fields of HybridSettings) describe, with its
-        members loaded.
+        """Returns the judge that ``settings`` describe, with its members loaded.
+
+        Args:
+            settings: The content of a YAML file: ``name``, ``rubric``, ``members`` and
+                ``dimensions``.
 
         Raises:
             ConfigError: A field is wrong.
@@ -342,8 +357,8 @@ class HybridJudge(Judge):
             )
 
     def needed_dimensions(self, member: str, dimensions: Sequence[str]) -> list[str]:
-        """Returns the dimensions that ``member`` must score for the hybrid to score
-        ``dimensions``."""
+        """Returns the dimensions that ``member`` must score, so that the hybrid can score
+        ``dimensions``. Empty if it needs no score of this member."""
         names: dict[str, None] = {}
         for dimension in dimensions:
             for key in self.lines[dimension].inputs:
@@ -359,8 +374,8 @@ class HybridJudge(Judge):
         return models
 
     def signature(self) -> Signature:
-        """Returns the signature that identifies the hybrid in saved scores, with the name and
-        revision of each member."""
+        """Returns the signature, which identifies the hybrid in saved scores. It holds the name
+        and revision of each member."""
         signatures = {}
         for name, member in self.members.items():
             signatures[name] = member.judge.signature()
@@ -390,8 +405,9 @@ class HybridJudge(Judge):
         """Loads the hybrid saved in ``folder`` with its members.
 
         Args:
-            options: ``device`` and ``dtype``, which apply to all members saved as folders. The name
-                of a member gives options to it alone: ``contrast={"llm": {"device": "cuda"}}``.
+            options: ``device`` and ``dtype`` are for all members that are saved as folders. An
+                argument with the name of a member has options for it alone: ``contrast={"llm":
+                {"device": "cuda"}}``.
 
         Raises:
             JudgeLoadError: An option is unknown, or a member cannot be loaded or has changed.

@@ -1,7 +1,7 @@
 """UniEval and EnDex: published networks that answer questions about single assistant turns.
 
-The papers define no score of a dialogue. Here it is the mean over all assistant turns, each read
-with the turns before it.
+The papers define no score of a dialogue. Here it is the mean over all assistant turns. UniEval
+reads a turn with the turns before it, EnDex reads the turn alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TokenIds = tuple[int, ...]
 
 
 class MetricConfig(Config):
-    """The settings of a published metric, such as EnDex.
+    """The settings of a published metric, a network such as EnDex that scores assistant turns.
 
     Attributes:
         name: The judge's name.
@@ -76,7 +76,8 @@ class MetricConfig(Config):
 def load_checkpoint(
     config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Loads a published metric, and returns (network in evaluation mode, tokenizer).
+    """Loads a published metric, and returns (network, tokenizer). The network is in
+    evaluation mode.
 
     Args:
         config: The settings, which name the model.
@@ -120,13 +121,14 @@ def load_checkpoint(
 
 @dataclass(slots=True)
 class Queries:
-    """The inputs of a metric's network for one request. A request scores one turn, or all assistant
-    turns of a dialogue.
+    """The inputs of a metric's network for one dialogue. They are about one turn, or about all
+    assistant turns.
 
     Attributes:
         inputs: (dimension, turn index, token ids) of each input. A turn whose sentences are scored
             separately has an input for each sentence.
-        dropped: The indices of turns that are left out of an input because it would be too long.
+        dropped: The indices of the dialogue's turns that are left out of an input because it would
+            be too long.
         cut: The indices of scored turns whose input is truncated at its end.
     """
 
@@ -141,19 +143,20 @@ class TurnMetric(Judge):
 
     Args:
         config: The settings, an object of ``config_class``.
-        network: The network, from ``load_checkpoint``.
+        network: The network, in evaluation mode.
         tokenizer: The network's tokenizer.
 
     Attributes:
         max_tokens: The maximum number of tokens of an input.
         config_class: The class of ``config``.
-        network_class: The name of the network's class in transformers.
+        network_class: The name of the network's class in transformers, such as
+            ``T5ForConditionalGeneration``.
         prompt_hash: A hash of the prompt, or None for a metric without a prompt.
         truncation: What is left out of an input that is too long, such as ``oldest turns beyond 512
             tokens``.
-        missing: Why a dimension has no score, as a message for the user.
+        missing: The message for a dimension without a score, such as ``no input``.
         parts: Dimension -> the dimensions whose mean it is, such as ``{"overall": ["coherence",
-            "naturalness"]}``.
+            "naturalness"]}``. A dimension that is left out is scored by the network itself.
         sums: Dimensions for which the probabilities of a turn's sentences are added up. For all
             other dimensions they are averaged.
     """
@@ -183,7 +186,7 @@ class TurnMetric(Judge):
         """Returns the judge that ``settings``, the content of a YAML file, describe.
 
         Raises:
-            ConfigError: A field is wrong, or the model is not one of this metric.
+            ConfigError: A field is wrong, or the network does not fit the metric.
             JudgeLoadError: The model cannot be loaded.
         """
         where = f"{cls.family} judge"
@@ -324,8 +327,8 @@ ENGAGING = 1  # label of the class "engaging" (the published model's documentati
 class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022): the probability that an assistant turn is engaging.
 
-    A RoBERTa classifier reads the turn alone. It was trained on Reddit posts, labelled by how users
-    reacted to them. A turn that is too long loses its end.
+    A RoBERTa classifier reads the turn without the turns before it. It was trained on Reddit posts,
+    labelled by how users reacted to them. The end of a turn that is too long is not read.
 
     Raises:
         ConfigError: The network does not have two classes.
@@ -371,7 +374,7 @@ class UniEvalConfig(MetricConfig):
     """The settings of UniEval.
 
     Attributes:
-        dimensions: The dimensions to score. None is all.
+        dimensions: The names of the dimensions to score. None is all.
         sentences: Whether the probabilities of a turn's sentences are averaged (``mean``) or added
             up (``sum``). The published code adds them up, which favours long turns.
         max_tokens: The maximum number of tokens of an input.
@@ -383,10 +386,11 @@ class UniEvalConfig(MetricConfig):
 
 
 class UniEvalJudge(TurnMetric):
-    """UniEval (Zhong et al., EMNLP 2022): a T5 answers a yes-or-no question about a reply for each
-    dimension, such as whether the reply is coherent.
+    """UniEval (Zhong et al., EMNLP 2022): for each dimension, a T5 answers a yes-or-no question
+    about an assistant turn, such as whether the turn is coherent.
 
-    A reply scores P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other dimensions.
+    The score of a turn is P(Yes) / (P(Yes) + P(No)). ``overall`` is the mean of the other
+    dimensions.
 
     Raises:
         JudgeLoadError: The tokenizer has no tokens for Yes and No.
@@ -489,7 +493,7 @@ class UniEvalJudge(TurnMetric):
 
 
 def split_sentences(text: str) -> list[str]:
-    """Returns the sentences of ``text``. An empty text has one empty sentence."""
+    """Returns the sentences of ``text``. For an empty text it returns one empty sentence."""
     parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())

@@ -114,8 +114,8 @@ class _Speaker:
 
 
 def surface_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns features of the text of each turn, such as ``said_recently_1``: the share of the turn's
-    words that also occur in the four turns of its speaker before it.
+    """Returns features of the text of each turn, such as ``said_recently_1``: the share of its
+    words that also occur in the four turns of the same speaker before it.
 
     The features of a turn do not depend on later turns.
 

@@ -48,7 +48,8 @@ class FollowUpsConfig(Config):
             ``llms``), ``craft`` (only one that is not in ``llms``) or None (any).
         judge: Only for ``craft``: the name of the model that will judge. It must not be in
             ``llms``.
-        signs: ``negative`` (the user is dissatisfied), ``positive`` (satisfied) or both.
+        signs: What the follow-ups express: ``negative`` (the user is dissatisfied), ``positive``
+            (satisfied) or both.
         count: The number of follow-ups to ask for in one request.
         samples: The number of requests to each model for each sign.
     """

@@ -73,7 +73,7 @@ def parse_answer(record: object) -> Answer:
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
     """Returns name -> value of the settings of the model ``llm`` that can change its answers. They
-    are compared with those of an earlier run.
+    tell whether an earlier run can be continued.
 
     A setting that names a file or folder is replaced by a hash of its content.
 
@@ -440,7 +440,11 @@ class JobRunner(ABC, Generic[J]):
 
 
 def path_beside(out: Path, name: str) -> Path:
-    """Returns the path of a JSONL file that accompanies ``out``. For ``x.jsonl``, ``x.jsonl.gz`` or
-    ``x.yaml``, and the name ``answers``, it is ``x.answers.jsonl``."""
+    """Returns the path of a JSONL file that accompanies another file, such as ``x.answers.jsonl``.
+
+    Args:
+        out: The other file, such as ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``.
+        name: The middle of the file name, such as ``answers``.
+    """
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

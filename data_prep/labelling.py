@@ -53,8 +53,8 @@ def with_labels(
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """Returns a copy of ``row`` with the scores of ``judgement`` as labels. Its comments and the
-    name of the judge go to ``extra``.
+    """Returns a copy of ``row`` with the scores of ``judgement`` as labels. The judge's comments
+    and name go to ``extra``.
 
     Earlier labels move to ``extra["earlier_labels"]``. If the judge gave no score, the row keeps
     its labels, and ``extra["label_failure"]`` has the reason.
@@ -100,12 +100,11 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
-    """Returns the labels of ``row`` as a field for its ``extra``, where they are kept when new
-    labels replace them.
+    """Returns the labels of ``row`` as ``{"earlier_labels": [...]}``. This field goes to ``extra``
+    when new labels replace them.
 
-    Returns:
-        ``{"earlier_labels": [...]}``, with the oldest labels first and the current ones last. Empty
-        if ``row`` has no labels.
+    The list has the oldest labels first and the current ones last. The dict is empty if ``row`` has
+    no labels.
     """
     if not row.labels:
         return {}
@@ -116,8 +115,8 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """Returns the names of the faults of a simulated user, such as ``("role_confusion",)``, which
-    is one that plays the assistant.
+    """Returns the names of the faults of a simulated user, such as ``("role_confusion",)`` for one
+    that plays the assistant.
 
     Args:
         check: A judge's scores of the user, one for each fault. A score of 0.5 or more means that
@@ -324,9 +323,9 @@ def malformed_users_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
     language and user model, and has Wilson's interval.
 
     Args:
-        users: Counts for each language and user model, at least one, such as ``{"lang": "en",
-            "user": NAME, "checked": 50, "malformed": 4, "role_confusion":
-            3}``. An entry with ``checked`` 0 has no bar.
+        users: Counts for each language and user model, at least one entry such as ``{"lang": "en",
+            "user": NAME, "checked": 50, "malformed": 4,
+            ...}``. The further keys are faults. An entry with ``checked`` 0 has no bar.
     """
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
@@ -407,9 +406,9 @@ class LabelCounts:
         """Returns the counts as a JSON object for report.json, with ``users`` summed for each
         language and user model.
 
-        If the judge was asked more than once, ``std_over_repeats`` maps each dimension to its mean
-        standard deviation over repeats (``std``) and the number of ``dialogues``, the smallest
-        ``std`` first (MEDAL, Table 3).
+        If the judge was asked more than once, ``std_over_repeats`` has the mean standard deviation
+        over repeats (``std``) and the number of ``dialogues`` of each dimension. The smallest
+        ``std`` is first (MEDAL, Table 3).
         """
         users: list[dict[str, Any]] = []
         if self.users:

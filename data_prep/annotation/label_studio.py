@@ -28,7 +28,7 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
-    """Returns the labelling interface of Label Studio as XML: a required choice for each of
+    """Returns the labelling interface of Label Studio as XML. It has a required choice for each of
     ``questions``, then two text fields.
 
     Args:

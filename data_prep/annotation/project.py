@@ -137,8 +137,8 @@ def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
 
 
 def annotation_key(id: str) -> str:
-    """Returns the key that annotators see in place of the dialogue's ``id``: a hash such as
-    ``d41b0c0ffee12``, because the id may name the chatbot."""
+    """Returns the key that annotators see in place of the dialogue's ``id``, which may name the
+    chatbot. It is a hash such as ``d41b0c0ffee12``."""
     return f"d{content_hash(['annotation', id])}"
 
 
@@ -204,11 +204,13 @@ def write_project(
     """Writes ``project`` into ``folder``, and returns the paths of the files for annotators.
 
     The files for annotators are in the subfolder ``package``, and name no chatbot, id or label. The
-    files project.json and rows.jsonl in ``folder`` are not for annotators: rows.jsonl names
+    files project.json and rows.jsonl in ``folder`` are not for annotators, because rows.jsonl names
     chatbots, ids and labels.
 
     Args:
+        project: The dialogues, and who annotates which.
         guidelines: The instructions for annotators.
+        folder: The folder to write.
         forms: How annotators work: ``label-studio`` (tasks to import there), ``xlsx``
             (spreadsheets) or both.
 

@@ -63,7 +63,7 @@ class Guidelines(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """The question about one dimension that annotators see, with its criteria.
+    """The question that annotators see about one dimension, with its criteria.
 
     The dimension is an issue (yes or no) or a rating (a number).
 
@@ -98,8 +98,8 @@ class AnnotationQuestion:
 
     @property
     def criteria(self) -> list[tuple[str, str]]:
-        """When to give which answer, as pairs such as ``("3", "Acceptable.")`` or ``("yes if", "a
-        message insults somebody.")``."""
+        """(answer, when to give it) pairs, such as ``("3", "Acceptable.")`` or
+        ``("yes if", "a message insults somebody.")``."""
         if self.grades:
             return list(zip(self.answers, self.grades, strict=True))
         pairs = ((f"{YES} if", self.mark), (f"{NO} if", self.leave))

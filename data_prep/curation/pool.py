@@ -160,13 +160,13 @@ class Candidate:
     Attributes:
         id: The id of the dialogue.
         lang: Its language, such as ``en``.
-        group: The conversation that the dialogue belongs to. For a generated dialogue, it is what
-            the simulated user was told about itself.
+        group: An id that dialogues of one conversation share. Generated dialogues share it if their
+            simulated users were told the same about themselves.
         user: The name of the user model. Empty if unknown.
         chatbot: The name of the chatbot. Empty if unknown.
         categories: Names of the issues in the dialogue, such as ``("unsafe", "repetitive")``, or
             ``("clean",)``. Empty if ``other`` is the only issue. Such a dialogue is never selected.
-        level: The overall score, rounded to a whole number, or None.
+        level: The overall score, rounded to a whole number. None if there is no score.
     """
 
     id: str
@@ -205,8 +205,8 @@ class LabelRules:
         return (CLEAN, *self.issues)
 
     def missing_labels(self, row: LabelledDialogue) -> list[str]:
-        """Returns those of ``issues`` and the overall dimension for which ``row`` has no label,
-        as names."""
+        """Returns the names of the needed dimensions without a label in ``row``. The issues in
+        ``issues`` and the overall score are needed."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
@@ -281,7 +281,7 @@ def read_candidates(
             neither list.
         rules: Decides the categories of a dialogue.
         foreign: Finds chatbot replies in a foreign language. None keeps such dialogues.
-        report: Gets the counts of dialogues and bad rows.
+        report: A report, in which dialogues and bad rows are counted.
 
     Returns:
         The candidates, and a list of the dialogues left out, each as ``{"id": ..., "lang": "en",

@@ -216,8 +216,8 @@ def _strip_label_and_quotes(text: str) -> str:
 
 
 def parse_verdict(answer: str) -> tuple[bool | None, str]:
-    """Returns the verdict of the user judge, the model that checks messages of simulated users, and
-    its reason.
+    """Returns the verdict of the user judge, and its reason. The user judge is the model that
+    checks messages of simulated users.
 
     Args:
         answer: ``Yes.``, ``No. REASON``, or a JSON object with ``verdict`` and ``reason``.
@@ -287,7 +287,7 @@ class DialogueState:
 
     @property
     def next_agent(self) -> str:
-        """The model that is asked next: ``judge``, ``user:NAME`` or ``chatbot:NAME``."""
+        """The agent whose model is asked next: ``judge``, ``user:NAME`` or ``chatbot:NAME``."""
         if self.stage == "say":
             return f"user:{self.user}"
         if self.stage == "check":
@@ -312,7 +312,7 @@ class DialogueState:
         return self.ended is not None or self.is_accepted_opener
 
     def apply_answer(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Adds the answer of the model that was asked to the dialogue.
+        """Updates the dialogue with a model's answer.
 
         Args:
             answer: A user message, a verdict on it or a chatbot's reply, depending on ``stage``.

@@ -142,7 +142,8 @@ class GenerationCounts:
         ended: How a dialogue ended (``user``, ``cap`` or ``rejected``) -> number of dialogues.
         first: Number of attempts -> number of first user messages accepted at that attempt, such as
             ``{1: 90, 2: 8}``. The key 0 counts messages that were never accepted.
-        later: The same for user messages after the first.
+        later: Number of attempts -> number of later user messages accepted at that attempt. The key
+            0 counts messages that were never accepted.
         user_turns: Numbers of ``accepted`` and ``rejected`` attempts at user messages. Among the
             rejected ones, it counts those rejected ``by_rule`` and those with an ``unreadable``
             verdict (neither yes nor no).

@@ -98,9 +98,13 @@ def insert_sentence(
     position: float,
     lang: str,
 ) -> str:
-    """Returns ``text`` with ``sentence`` inserted, in the style of ``text``.
+    """Returns ``text`` with ``sentence`` inserted.
+
+    ``sentence`` is adapted to the style of ``text``, such as lower case or no full stop.
 
     Args:
+        text: The text to extend.
+        sentence: The sentence to insert.
         position: Where to insert, from 0 (before the first sentence) to 1 (after the last).
         lang: The language of both texts.
     """
@@ -338,10 +342,14 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table_entries(self, name: str) -> tuple[Any, ...]:
-        """Returns the entries of the sentence table ``name``, a YAML file of texts to insert such
-        as ``neutral``.
+        """Returns the entries of a sentence table (a YAML file of texts to insert), in the language
+        and the split of this edit.
 
-        They are in the language and the split of this edit. Raises CannotInject if there are none.
+        Args:
+            name: The name of the table, such as ``neutral``.
+
+        Raises:
+            CannotInject: There are no entries.
         """
         if not (table := sentence_table_entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
@@ -442,12 +450,12 @@ class Edit:
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """Returns random neutral sentences, such as "That is a good point.", for the control. None
-        of them is a whole turn of the dialogue.
+        """Returns random neutral sentences, such as "That is a good point.", for the control.
+        Sentences that are whole turns of the dialogue are not used.
 
         Args:
             length: Approximate total length in characters.
-            used: Sentences to leave out.
+            used: Further sentences to leave out.
             limit: The maximum number of sentences.
 
         Raises:

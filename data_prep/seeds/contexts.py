@@ -398,7 +398,7 @@ def draw_contexts(
 
     Args:
         n: The number of contexts.
-        triples: Event triples, from which scenes are made.
+        triples: Triples (two events and their relation), from which scenes are made.
         personas: Descriptions of users, such as ``A beekeeper who paints``.
         seed: The random seed. With the same seed, a larger ``n`` only adds contexts at the end.
 

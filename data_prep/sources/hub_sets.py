@@ -78,7 +78,7 @@ def _comments_by_issue(row: Mapping[str, Any]) -> dict[str, str]:
 
 @source("soda_eval")
 def read_soda_eval() -> Iterator[LabelledDialogue]:
-    """Yields the rows of Soda-Eval: turns of SODA's dialogues with GPT-4's labels.
+    """Yields the rows of Soda-Eval. Each is a dialogue of SODA up to a turn that GPT-4 labelled.
 
     The label ``overall`` is from 1 to 5, and the label of each issue is 1 (present) or 0. Whoever
     speaks last has the role ``assistant``.

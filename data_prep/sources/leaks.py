@@ -63,8 +63,9 @@ def find_leaks(
 ) -> Iterator[Leak]:
     """Yields a Leak for each row of ``train`` that shares its dialogue with a row of ``test``.
 
-    Two rows share a dialogue if they have the same ``group`` (conversation), or the same or nearly
-    the same text. They also share it if the text of one is the beginning of the other.
+    Two rows share a dialogue if they have the same ``group`` (conversation) or the same text, or if
+    one text of at least three turns is the beginning of the other. They also share it if their word
+    5-grams have a Jaccard similarity of 0.7 or more.
     """
     groups = {row.group: row for row in sorted(test, key=_is_ungrouped, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row

@@ -67,8 +67,8 @@ class ColumnMap:
     def column(self, record: Record, name: str) -> str:
         """Returns the column that holds the field ``name``, or an empty string if there is none.
 
-        A column in ``fields`` comes first. Otherwise it is a key of ``record`` with a usual name,
-        such as ``ticket_id`` for ``id``.
+        It is the column that ``fields`` has for ``name``. Otherwise it is a key of ``record`` with
+        a usual name, such as ``ticket_id`` for ``id``.
 
         Args:
             record: A row, or an object in it.
@@ -85,8 +85,15 @@ class ColumnMap:
         return lookup(record, self.column(record, name))
 
     def require_columns(self, names: Iterable[object], path: str) -> None:
-        """Raises ConfigError if the map names a column that is not in ``names``, the columns of the
-        file ``path``."""
+        """Checks that a file has all columns that the map names.
+
+        Args:
+            names: The columns of the file.
+            path: The file, for the error message.
+
+        Raises:
+            ConfigError: A column of ``fields`` or ``labels`` is not in ``names``.
+        """
         columns = [*map(str, names)]
         for column in (*self.fields.values(), *self.labels):
             if column not in columns and column.partition(".")[0] not in columns:
@@ -137,8 +144,8 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
 
 
 def refuse_python_list(cell: str, field: str) -> None:
-    """Raises RecordError, which names ``field``, if ``cell`` is a list or dict in Python's
-    notation, such as ``{'a': 1}``. JSON is accepted."""
+    """Raises RecordError if ``cell`` is a list or dict in Python's notation, such as ``{'a': 1}``,
+    and not in JSON. The error names ``field``."""
     if _PYTHON_LIST.match(cell):
         expected = "JSON, not Python's text of a list: export it with json.dumps"
         raise RecordError(field, expected, cell)

@@ -128,7 +128,8 @@ class ReadOptions(Config):
 
     @cached_property
     def column_map(self) -> ColumnMap:
-        """The columns, roles and labels that all options name together."""
+        """The columns, roles and labels that ``columns``, ``column``, ``label`` and ``role``
+        state together."""
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def format_and_columns(self) -> Fields:
@@ -246,8 +247,8 @@ class ReadingReport:
                 stream.write(json_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts, the notes and, if there is no ``problem_file``, the first errors to
-        standard error.
+        """Prints the counts and notes to standard error. Without a ``problem_file``, also prints
+        the first error messages.
 
         Args:
             always: Whether to print the number of dialogues even if nothing was changed or skipped.

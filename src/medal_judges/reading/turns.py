@@ -28,7 +28,7 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 def merge_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
 ) -> tuple[Fields, Fields]:
-    """Merges the rows of one chat, each of which is a single message, into one record.
+    """Merges the rows of one chat, with one message in each row, into one record.
 
     Messages are sorted by their number or time. Without these, they keep the order of the rows.
 
@@ -36,13 +36,12 @@ def merge_turns(
         chat_id: Id of the chat.
         rows: (row number, record) of each message.
         columns: What the file calls its fields and speakers.
-        counts: Counter to which a chat is added if the numbers or times of its messages cannot be
-            read.
+        counts: Counter of problems. It is increased if the numbers or times of the messages cannot
+            be read.
 
     Returns:
-        The chat, and the columns that it leaves out. The chat has ``id``, ``messages``, and each
-        further column whose filled cells are all equal. The columns left out map a column to its
-        different values.
+        Two dicts. The first is the chat, with ``id``, ``messages``, and each further column whose
+        filled cells are all equal. The second maps each other column to its values in the rows.
 
     Raises:
         RecordError: A speaker is unknown, or only some times have a time zone.
@@ -110,8 +109,8 @@ def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
 
 
 def to_numbers_or_times(values: Sequence[object]) -> list[Any] | None:
-    """Returns ``values`` as numbers or, if they are ISO times, as pandas timestamps. Returns None
-    if any value cannot be read as either."""
+    """Returns ``values`` as numbers if all are numbers, or as pandas timestamps if all are ISO
+    times. Otherwise returns None."""
     import pandas as pd
 
     texts = [str(value).strip() for value in values]

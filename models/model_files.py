@@ -56,7 +56,7 @@ def embedded_file(name: str) -> Path:
 
     Raises:
         ConfigError: The name is unknown.
-        NotAvailableError: The package is not installed. The message has the pip command.
+        NotAvailableError: The package is not installed. The error names the pip command.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)

@@ -79,9 +79,9 @@ class HeadConfig(Config):
     """The settings of an output head, the part of a trained judge that scores one dimension.
 
     Attributes:
-        kind: The type of head and its loss. ``regression``: mean squared error. ``ordinal``: CORN
-            (Shi, Cao and Raschka, 2023). ``binary``: cross-entropy on soft labels.
-            ``classification``: cross-entropy over the ratings on the scale.
+        kind: The type of head and its loss. ``regression``: mean squared error. ``ordinal``: CORN,
+            a loss for ordered ratings (Shi, Cao and Raschka, 2023). ``binary``: cross-entropy on
+            soft labels. ``classification``: cross-entropy over the ratings on the scale.
         label_smoothing: The share (0 to 1) of a target's probability that is spread evenly over all
             classes (binary and classification heads).
         positive_weight: The weight of positive labels in the loss. Negative labels have the weight

@@ -145,7 +145,7 @@ class Judge(ABC):
         family: The kind of judge, such as ``encoder``.
         name: The name of the judge, such as ``length``.
         dimensions: The dimensions that the judge can score, each with its scale.
-        languages: ISO 639-1 codes of the supported languages. None means any, or unknown.
+        languages: ISO 639-1 codes of the supported languages. None means any language, or unknown.
         revision: A hash of the judge's files, or ``unsaved``.
         computing: A lock that lets one thread at a time use the judge's network. The default locks
             nothing.
@@ -502,7 +502,7 @@ def _finish_judgement(
     The scores become None if ``answer`` cannot be saved as JSON, for example if a score is NaN.
 
     Args:
-        answer: What ``_score_batch`` returned for ``request``.
+        answer: The judgement of ``request``, without these fields.
         signature: The judge's signature as a string, such as ``judge:length|seed:0``.
         dimensions: The dimensions that are scored.
     """

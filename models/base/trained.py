@@ -8,7 +8,7 @@ from medal_judges.config import Config
 
 
 class TrainedConfig(Config):
-    """Base class of the settings of a trained judge, which judge.json stores.
+    """Base class of the settings of a trained judge. They are saved in judge.json.
 
     Attributes:
         family: The kind of judge, such as ``encoder``.

@@ -91,7 +91,7 @@ class FollowUpSelection:
 class _Run:
     """One question to a model (which follow-ups fit a dialogue) and its answer.
 
-    The question is set first. ``_ask_runs`` fills in ``answer`` and the fields after it.
+    The fields from ``answer`` on are set when the model has answered.
 
     Attributes:
         question: The text of the question.
@@ -556,7 +556,8 @@ class FollowUpJudge(Judge):
         """Returns the judgement of ``request``, computed from likelihoods.
 
         Args:
-            likelihoods: The likelihood of each text of ``_build_continuations``, in order.
+            likelihoods: The likelihood of each follow-up after the first scored assistant turn,
+                then after the second, and so on.
             names: The dimensions to score.
         """
         follow_ups = self.pool.follow_ups

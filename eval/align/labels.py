@@ -23,8 +23,8 @@ def choose_label_names(
 
     Args:
         rows: Labelled dialogues or turns.
-        names: The names that the user chose, which are returned. If empty, the names of all labels
-            in ``rows`` are returned.
+        names: Names chosen by the user, which are returned unchanged. If empty, the names of all
+            labels in ``rows`` are returned.
 
     Raises:
         ConfigError: No row has a label, or some rows label dialogues and others label turns.
@@ -45,8 +45,7 @@ def _all_label_names(rows: Sequence[LabelledDialogue]) -> list[str]:
 def learnable_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns the dimension ``name`` with the kind and scale of its human labels. Raises an error
-    if the labels do not suffice to fit a judge to them.
+    """Returns the dimension ``name`` with the kind and scale of its human labels.
 
     Args:
         labelled: Labelled dialogues or turns.
@@ -55,8 +54,8 @@ def learnable_dimension(
             is used if the labels state none.
 
     Raises:
-        ConfigError: The labels are fewer than 20, from fewer than 5 conversations, all equal, on
-            different scales, or on an unknown scale.
+        ConfigError: The labels do not suffice to fit a judge to them. They are fewer than 20, from
+            fewer than 5 conversations, all equal, on different scales, or on an unknown scale.
     """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:

@@ -52,8 +52,8 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     estimator of scikit-learn.
 
     Attributes:
-        columns: Indices of the columns of the matrix of scores [rows, scores] that are used. Empty
-            to predict the mean rating.
+        columns: Indices of the columns of the input matrix [rows, scores] that are used. Empty to
+            predict the mean rating.
         alpha: The penalty of the ridge regression.
         is_curve: Whether to fit a monotone curve to a single column. False fits a ridge regression.
         line: The fitted function from scores to a rating, set by ``fit``.
@@ -222,8 +222,8 @@ class Proof:
 
     @property
     def is_reversed(self) -> bool:
-        """Returns whether the judge's scores correlate negatively with the
-        ratings, at the 1% level."""
+        """Returns whether the judge's scores have a negative correlation with the ratings that is
+        significant at the 1% level."""
         rho = self.agreement_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 

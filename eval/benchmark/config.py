@@ -51,10 +51,10 @@ class JudgeConfig(Config):
         options: Settings that override the judge's own, such as ``{llm: ORG/NAME}``.
         dimensions: Name of a dimension in the sets -> the judge's name for it, such as ``{engaging:
             engagingness}``. It overrides the field ``dimensions`` of a set.
-        optional: If the judge's files, package or key are missing: true skips the judge with a
-            note, false raises an error.
-        published_as: The judge's key in configs/published.yaml, such as ``diet/fed``. The metrics
-            that papers published for this method are shown beside the judge's.
+        optional: What happens if the judge's files, package or API key are missing. True skips the
+            judge with a note, false raises an error.
+        published_as: The judge's method in configs/published.yaml, such as ``diet/fed``. Metrics that
+            papers published for this method are shown beside ours.
         model: The judge's model as configs/published.yaml names it, such as ``GPT-3.5``. Needed if
             the judge itself names the model differently.
     """
@@ -78,14 +78,14 @@ class SetConfig(ChatFileConfig):
             last turn. ``last``: people rated whole dialogues, judges score the last answer.
         groups: Names of the conversations to use, as in the rows' field ``group`` (default: all).
         dimensions: Name of a dimension in the set -> the judges' name for it, such as ``{engaging:
-            engagingness}``. A list such as ``[overall]`` if the names are equal.
+            engagingness}``. If the names are equal, a list such as ``[overall]`` suffices.
         view: How labels are used. ``rows``: unchanged. ``planted``: issues injected by ``medal data
             plant``. ``abceval_issues_by_dialogue``: ABC-Eval's turn labels, merged by dialogue.
         exclude_chatbots: Names of chatbots whose dialogues are left out.
         exclude_overlaps: Whether to leave out dialogues that other data sets also contain.
         limit: The number of dialogues to use, from the first (default: all).
-        optional: If the set's data is missing: true skips the set with a note, false raises an
-            error.
+        optional: What happens if the set's data is missing. True skips the set with a note, false
+            raises an error.
         published: Models, such as ``gpt-4.1``, whose labels in the data are evaluated like a
             judge's scores.
         published_as: The set's name in configs/published.yaml, such as ``fed``.

@@ -152,7 +152,7 @@ def _load_config(options: BenchmarkOptions) -> BenchmarkConfig:
 
 
 def prepare_run(config: BenchmarkConfig) -> BenchmarkRun:
-    """Loads the sets of ``config``. If an optional set is missing, a note says so.
+    """Loads the sets of ``config``. If an optional set is missing, the returned ``notes`` say so.
 
     Raises:
         ConfigError: No set is left, the setting ``dimensions`` of a judge names a dimension that no
@@ -206,7 +206,7 @@ def collect_judgements(
     """Adds all judgements to ``run.set_judgements``.
 
     Judgements come from judges that score the sets, from files of finished scores, and from labels
-    by models in the sets. If an optional judge is missing, a note says so.
+    by models in the sets. If an optional judge is missing, ``run.notes`` says so.
 
     Args:
         run: The sets, already loaded.

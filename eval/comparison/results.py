@@ -29,7 +29,7 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 @dataclass(frozen=True, slots=True)
 class SystemResult:
     """The mean score of one system (chatbot or version) on one dimension. If a limit for bad scores
-    is set, the share of scores beyond it.
+    is set, its share of bad scores.
 
     Attributes:
         system: The name of the system.
@@ -131,7 +131,7 @@ class ComparedOn:
     def judged_dimension(self) -> str:
         """Returns the name of the dimension that the judge scored, such as ``overall``.
 
-        It is ``dimension`` without a limit for bad scores: ``overall`` for ``overall below 1.5``.
+        A limit for bad scores is cut off: ``overall below 1.5`` becomes ``overall``.
         """
         if self.bad is None:
             return self.dimension
@@ -301,7 +301,8 @@ def gate_verdicts(
     Returns:
         (name, verdict, message) for each margin, dimension and system. The verdict depends on the
         95% interval of how much worse the system is. It is ``failed`` if the whole interval is
-        above the margin, ``passed`` if none of it is, otherwise ``undecided``.
+        above the margin. It is ``passed`` if no part of the interval is above the margin. Otherwise
+        it is ``undecided``.
 
     Raises:
         CoverageError: Too few dialogues are scored.

@@ -126,7 +126,8 @@ class CompareOptions(Config):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Returns name of a system -> its file. A system without a name is named after its file.
+        """Returns a mapping, name of a system -> its file. A system without a name is
+        named after its file.
 
         Raises:
             MedalError: Two systems have the same name.
@@ -156,8 +157,8 @@ class Systems:
             option names them.
         judge: The judge's name, version and settings as text.
         dimensions: Dimension name -> dimension.
-        scores: Dimension name -> scores [rows], NaN if unscored. If several turns of a dialogue
-            were judged, their mean score.
+        scores: Dimension name -> scores [rows], NaN if unscored. The score of a dialogue is the
+            mean over its judged turns if turns were judged.
         unnamed: The number of dialogues that are skipped because they name no system.
     """
 

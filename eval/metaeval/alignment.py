@@ -29,8 +29,8 @@ class Aligned:
 
     Attributes:
         facts: A table with the columns chatbot, group (the conversation), lang, and aggregated
-            (whether the label is a mean or vote of annotators). Its index is the row's position in
-            the set.
+            (whether the label is a mean or vote of annotators). Its index holds each row's position
+            in the set, from 0.
         ratings: [rows, annotators] human ratings, NaN if not given.
         people: [rows] mean rating of each dialogue or turn.
         judge: [rows] the judge's scores of the same dialogues or turns.
@@ -99,8 +99,7 @@ class Joined:
     notes: Sequence[str] = ()
 
     def align(self, dimension: str, judge_dimension: str) -> Aligned:
-        """Returns the human labels and the judge's scores on one dimension. Rows without
-        either are left out.
+        """Returns the human labels and the judge's scores on one dimension, for the rows with both.
 
         Args:
             dimension: The dimension of the labels.

@@ -69,8 +69,8 @@ class ResultRow:
         ceiling_rows: The number of dialogues or turns with two ratings or more, from which
             ``ceiling`` is computed.
         languages: Language, such as ``en`` -> its metrics.
-        clusters: The unit of the clusters that intervals are computed by, such as ``conversation``.
-        min_coverage: The least share ``scored / n`` with which pages show metrics.
+        clusters: What the clusters of the intervals are, such as ``conversation``.
+        min_coverage: Pages show no metrics if ``scored / n`` is below this share.
     """
 
     judge: str

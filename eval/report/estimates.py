@@ -40,8 +40,8 @@ Verdict = Literal["passed", "failed", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The estimates of one group of chats: the mean of each graded dimension, and the share of
-    chats with each issue.
+    """The estimates of one group of chats: the mean of each graded (not binary) dimension, and the
+    share of chats with each issue (binary dimension).
 
     Attributes:
         name: The group or period, such as ``v2`` or ``2026-03``.

@@ -46,8 +46,8 @@ class Reason:
     Attributes:
         mechanism: A general reason, by which chats are grouped, such as ``says little``.
         text: The reason with the details of this chat.
-        turn: The index of the turn that worsened the score most. None if the judge gives no
-            contributions of turns, or no turn worsened the score.
+        turn: The index of the turn that worsened the score most. None if no turn worsened the
+            score, or if the judge does not give the contribution of each turn.
     """
 
     mechanism: str

@@ -37,9 +37,10 @@ def count_skipped_lines(scores: Path) -> int:
 
 
 def read_all_judgements(files: Sequence[Path]) -> Iterator[Judgement]:
-    """Yields the judgements of all ``files``.
+    """Yields the judgements of all ``files``, file by file.
 
     Raises:
+        DataError: A file is missing, or a line of it is not a judgement.
         MedalError: Two files judge the same dialogue or turn, or define a dimension differently.
     """
     file_of: dict[int, Path] = {}
@@ -65,6 +66,7 @@ def read_score_frame(files: Sequence[Path]) -> DataFrame:
 
     Raises:
         ConfigError: The first line of a file has no scores.
+        DataError: A file is missing, or a line of it is not a judgement.
         MedalError: Two files judge the same dialogue or turn, or define a dimension differently.
     """
     for path in files:

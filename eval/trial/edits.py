@@ -172,8 +172,8 @@ class TextInsertion(Config):
     """An edit that inserts texts into turns: one entry of configs/trial/texts.yaml.
 
     Attributes:
-        group: How the score should react. ``same``: not change. ``no_gain``: not rise. ``attack``:
-            not change in the direction ``harm``.
+        group: What the score should do. ``same``: stay. ``no_gain``: not rise. ``attack``: not move
+            in the direction ``harm``.
         what: A description of the edit, such as "Every answer flatters the user.".
         role: The speaker whose turns get the text: ``user`` or ``assistant``.
         where: Which turns of that speaker get the text: ``each``, the ``first`` or the ``last``.

@@ -89,7 +89,8 @@ class Printout:
 
 
 def shorten(text: str, length: int = WIDTH) -> str:
-    """Returns ``text``, cut to at most ``length`` characters. A cut text ends with an ellipsis."""
+    """Returns ``text``, cut to at most ``length`` characters (100 by default). A cut text
+    ends with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

@@ -93,8 +93,8 @@ class Bar:
 
     Attributes:
         name: Text on the left of the bar.
-        segments: (length, colour) of each segment, from left to right. A colour is for example
-            ``#0072B2``.
+        segments: (length, colour) of each segment, from left to right. The length is in units of
+            the horizontal axis. A colour is for example ``#0072B2``.
         text: Text on the right of the bar.
     """
 

@@ -195,8 +195,8 @@ def chat_html(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
 
     Args:
         turns: (role, text) of each turn.
-        contributions: How much each turn raised or lowered the judge's score, shown as a colour.
-            Empty for no colours.
+        contributions: One number for each turn: by how much it raised (above 0) or lowered (below
+            0) the judge's score. It is shown as a colour. Empty for no colours.
     """
     moves: Sequence[float | None] = contributions or [None] * len(turns)
     largest = max((abs(move) for move in contributions), default=0.0) or 1.0
@@ -212,9 +212,9 @@ def shortened_turns(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
     its long turns are cut.
 
     Args:
-        limit: Maximum number of characters of the dialogue. In a longer one, each turn is cut at
-            ``limit`` divided by the number of turns. A cut turn says how many characters are
-            missing.
+        limit: Maximum number of characters of the dialogue (20,000 by default). In a longer one,
+            each turn is cut at ``limit`` divided by the number of turns. A cut turn says how many
+            characters are missing.
     """
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:

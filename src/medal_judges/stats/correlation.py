@@ -63,7 +63,7 @@ def correlation_statistic(
         score: The judge's scores [rows].
         chatbots: Name of each row's chatbot [rows]. Only ``within_system`` needs it.
         names: Correlations to compute: ``spearman``, ``pearson``, ``kendall``, ``pairwise`` (the
-            share of pairs of rows that the judge orders, or ties, as people do) and
+            share of pairs of rows that judge and people order alike, or both tie) and
             ``within_system`` (the mean of Spearman's correlations within each chatbot). The default
             is the first four.
 
@@ -171,8 +171,8 @@ def pair_order_statistic(human: Values, score: Values) -> Statistic:
 
     Returns:
         A function that takes row weights [samples, rows] and returns ``{"kendall": [samples],
-            "pairwise": [samples]}``. ``pairwise`` is the share of pairs of rows that the judge
-            orders, or ties, as people do.
+            "pairwise": [samples]}``. ``pairwise`` is the share of pairs of rows that judge and
+            people order alike, or both tie.
     """
     # Deutsch, Foster and Freitag 2023: scores that are this close are a tie of the judge.
     tie = fit_tie_distance(human, score)
@@ -247,7 +247,7 @@ def pair_order_statistic(human: Values, score: Values) -> Statistic:
 def fit_tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores of a judge should count as a tie.
 
-    With this distance, the judge agrees with people on the most pairs of rows. Both agree on a pair
+    With this distance, the judge agrees with people on the most pairs of rows. They agree on a pair
     if they order it alike, or if both tie it.
 
     Args:

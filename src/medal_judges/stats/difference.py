@@ -39,7 +39,7 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two statistics, such as the means of two systems, with
+    """The difference of two statistics, such as the mean scores of two chatbots, with
     its interval and test.
 
     Attributes:

@@ -75,11 +75,11 @@ class Values:
 
     @property
     def is_constant(self) -> bool:
-        """Returns whether all numbers count as equal."""
+        """Returns whether all numbers are equal, within ``tolerance``."""
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def cumulative_weights(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Returns the total weight of the rows with smaller numbers, for each row.
+        """Returns, for each row, the total weight of the rows with smaller numbers.
 
         Args:
             weights: Row weights [samples, rows].

@@ -328,8 +328,8 @@ class StudentT:
         return max(float(2 * stdtr(self.degrees, -distance)), TINY)
 
     def critical_value(self, level: float = LEVEL) -> float:
-        """Returns the distance from 0, in standard errors, at which the two-sided
-        p-value equals ``level``."""
+        """Returns the distance from 0, in standard errors, at which the two-sided p-value equals
+        ``level`` (0.05 by default)."""
         from scipy.special import stdtrit
 
         return -float(stdtrit(self.degrees, level / 2))
@@ -407,7 +407,7 @@ def _deviations(left: Floats, strata: Strata | None) -> Floats:
 def degrees_of_freedom(
     left: Floats, evenness: float, strata: Strata | None = None
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t for a jackknife interval, [...].
+    """Returns the degrees of freedom of Student's t for the jackknife interval of each value.
 
     They are fewer if few clusters carry most of the variance.
 
@@ -416,6 +416,9 @@ def degrees_of_freedom(
         evenness: 2 (``FIGURE``) for a single value, 3 (``DIFFERENCE``) for the difference of two
             values. A larger number gives more degrees of freedom.
         strata: Stratum index of each cluster [clusters], None for a single stratum.
+
+    Returns:
+        The degrees of freedom, of the shape of ``left`` without its last axis.
     """
     stratum_count = 1
     if strata is not None:
@@ -430,8 +433,7 @@ def degrees_of_freedom(
 def degrees_from_deviations(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns the degrees of freedom of Student's t, [...], from each cluster's
-    influence on the value.
+    """Returns the degrees of freedom of Student's t, from each cluster's influence on the value.
 
     Args:
         away: Change of the value when one cluster is left out [..., clusters].
@@ -439,6 +441,9 @@ def degrees_from_deviations(
             values. A larger number gives more degrees of freedom.
         lowest: Lower bound of the degrees of freedom.
         highest: Upper bound of the degrees of freedom.
+
+    Returns:
+        The degrees of freedom, of the shape of ``away`` without its last axis.
     """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike

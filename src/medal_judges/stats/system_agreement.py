@@ -29,12 +29,12 @@ MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 def pairwise_accuracy(
     people: Values, judge: Values, systems: npt.NDArray[np.intp]
 ) -> Estimate:
-    """Returns the share of pairs of systems (such as chatbots) that a judge orders,
-    or ties, as people do.
+    """Returns the share of pairs of systems (such as chatbots) that judge and people
+    order alike, or both tie.
 
-    Systems are ordered by their mean scores and their mean labels. The 95% interval generalizes to
-    systems outside the data. With fewer than 5 systems, the Estimate has a reason instead of an
-    interval. With fewer than 3, it has no value either.
+    The judge orders systems by their mean scores, and people by their mean labels. The 95% interval
+    generalizes to systems outside the data. With fewer than 5 systems, the Estimate has a reason
+    instead of an interval. With fewer than 3, it has no value either.
 
     Args:
         people: People's labels [rows].

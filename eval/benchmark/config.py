@@ -53,8 +53,8 @@ class JudgeConfig(Config):
             engagingness}``. It overrides the field ``dimensions`` of a set.
         optional: What happens if the judge's files, package or API key are missing. True skips the
             judge with a note, false raises an error.
-        published_as: The judge's method in configs/published.yaml, such as ``diet/fed``. Metrics that
-            papers published for this method are shown beside ours.
+        published_as: The judge's method in configs/published.yaml, such as ``diet/fed``. Metrics
+            that papers published for this method are shown beside ours.
         model: The judge's model as configs/published.yaml names it, such as ``GPT-3.5``. Needed if
             the judge itself names the model differently.
     """

@@ -63,9 +63,8 @@ class Answer:
 
 
 def parse_answer(record: object) -> Answer:
-    """Returns the answer in ``record``, a line of the journal. Raises RecordError if a field is
-    missing, malformed or unknown.
-    """
+    """Returns the answer in ``record``, a line of the journal (the file of answers). Raises
+    RecordError if a field is missing, malformed or unknown."""
     if isinstance(record, dict):
         record.pop("run", None)  # on the first line
     return parse(Answer, record)
@@ -104,7 +103,8 @@ class Agents:
         self.loaded: dict[str, LanguageModel] = {}
 
     def get(self, agent: str) -> LanguageModel:
-        """Returns the loaded model of ``agent``. Raises ConfigError if it cannot be loaded."""
+        """Returns the loaded model of ``agent``, such as ``judge``. Raises ConfigError if it cannot
+        be loaded."""
         key = self.settings[agent].model_dump_json()
         if key not in self.loaded:
             self.loaded[key] = load_llm(self.settings[agent])
@@ -258,12 +258,12 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def apply_answer(self, job: J, answer: Answer) -> None:
-        """Updates ``job`` by ``answer``, from a model or the journal. Removes the job from
-        ``active`` when it is finished."""
+        """Updates ``job`` with ``answer``, which a model gave now or in an earlier run. Removes the
+        job from ``active`` when it is finished."""
 
     def next_agent(self, job: J) -> str:
-        """Returns the name of the agent that receives the next request of ``job``. By default it is
-        the first agent."""
+        """Returns the agent (a role such as ``judge``) whose model gets the next request of
+        ``job``. By default it is the first agent."""
         return next(iter(self.agents.settings))
 
     def activate_jobs(self) -> None:
@@ -273,12 +273,12 @@ class JobRunner(ABC, Generic[J]):
         """Called after each new answer of ``job``. Does nothing by default."""
 
     def flush(self) -> None:
-        """Syncs the journal to the disk."""
+        """Syncs the journal (the file of answers) to the disk."""
         self.journal.sync()
 
     def belongs_to_run(self, answer: Answer) -> bool:
-        """Returns whether ``answer``, a line of the journal, is for a job of this run. A line for
-        another job is skipped. By default, returns True."""
+        """Returns whether ``answer``, a line of the journal (the file of answers), is for a job of
+        this run. A line for another job is skipped. By default, returns True."""
         return True
 
     def replay_journal(self) -> None:

@@ -128,8 +128,8 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
 def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     """Returns a copy of ``row`` that keeps the result of ``check`` in ``extra``.
 
-    With a fault, the key in ``extra`` is ``malformed``, and its value names the faults and has the
-    judge's comments. Otherwise the key is ``user_check``.
+    If the user has a fault, the key in ``extra`` is ``malformed``, and its value names the faults
+    and has the judge's comments. Otherwise the key is ``user_check``.
 
     Args:
         row: The dialogue.

@@ -125,8 +125,8 @@ class RunFolder:
         self._streams[name].write(json_line(line))
 
     def flush(self) -> None:
-        """Syncs the journal to the disk, and makes all written lines visible to readers of
-        the files."""
+        """Syncs the journal (the file of answers) to the disk, and makes all lines written so far
+        visible to readers of the other files."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()

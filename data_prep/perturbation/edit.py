@@ -299,7 +299,8 @@ class Donors:
 
 
 class CannotInject(Exception):
-    """Raised if an issue cannot be injected into a dialogue. The message says why."""
+    """Raised if an issue (a fault such as ``repetitive``) cannot be injected into a dialogue. The
+    message says why."""
 
 
 @dataclass
@@ -362,7 +363,8 @@ class Edit:
         need: int = 0,
         why: str = "no assistant turn with words",
     ) -> list[int]:
-        """Returns the indices of the assistant turns with at least ``words`` words.
+        """Returns the indices, among all turns, of the assistant turns with at least
+        ``words`` words.
 
         Args:
             words: The minimum number of words in a turn.

@@ -75,7 +75,8 @@ _option = partial(option, panel="Reading")
 
 
 class ReadOptions(Config):
-    """Options for reading a file of chats. Options that are not set are detected from the content.
+    """Options for reading a file of chats. The kind of file, the columns and the roles are detected
+    if they are not set.
 
     Attributes:
         format: Kind of file, such as ``csv``.

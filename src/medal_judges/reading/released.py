@@ -52,7 +52,7 @@ def convert_released_row(record: Record) -> Fields:
     Rows with the same scene and persona get the same ``group`` and ``split`` in every language.
 
     Raises:
-        RecordError: A role has two models, the models do not match the turns in number, the labels
+        RecordError: A role has two models, there are more or fewer models than turns, the labels
             are not JSON, or the language is unknown.
     """
     request = record.get("source")

@@ -20,7 +20,7 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 
     Args:
         record: A row with one message of a conversation.
-        columns: What the file calls its fields. The column that it states for ``id`` comes first.
+        columns: What the file calls its fields. A column that it names for ``id`` is preferred.
     """
     return columns.fields.get("id") or columns.column(record, "conversation")
 

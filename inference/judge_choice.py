@@ -45,17 +45,13 @@ class JudgeChoice:
     @property
     def uses_llm(self) -> bool:
         """Whether a YAML file defines the judge and names a language model in its setting ``llm``.
-        False
-        for every saved judge.
-        """
+        False for every saved judge."""
         return self._llm_setting is not None
 
     @property
     def asks_server(self) -> bool:
         """Whether a YAML file defines the judge and its language model is behind an API. False for
-        every
-        saved judge.
-        """
+        every saved judge."""
         return self.uses_llm and llm_config(self.llm_settings()).api
 
     def llm_settings(self) -> dict[str, Any]:

@@ -87,8 +87,7 @@ class EarlierJudgements:
 
     def take_done(self, id: str, input: str, rows: int) -> EarlierDialogue | None:
         """Removes the entry of the dialogue ``id``, and returns it if all of its judgements can be
-        used
-        again.
+        used again.
 
         Args:
             input: The hash of the dialogue as it is now.
@@ -114,12 +113,10 @@ class EarlierJudgements:
 
     def close_and_remove_if_used_up(self) -> None:
         """Closes the file of earlier judgements. Deletes it if every dialogue in it was also in the
-        new
-        input.
+        new input.
 
         Otherwise keeps the file, and logs a warning with the number of dialogues that were not in
-        the
-        new input.
+        the new input.
         """
         self._stream.close()
         # Judgements that were not used may have cost money.

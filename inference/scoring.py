@@ -85,8 +85,7 @@ class ScoreOptions(Config):
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Yields the judgements of ``dialogues`` by ``judge`` with these options, in input order.
-        Copies
-        no metadata, whatever ``keep`` says.
+        Copies no metadata, whatever ``keep`` says.
 
         Args:
             progress: Called with the number of dialogues finished since its last call.
@@ -106,8 +105,8 @@ class ScoreOptions(Config):
         again.
 
         A judgement with a transient failure (such as a time-out) is never final. With
-        ``retry_failed``,
-        a judgement without a score is final only if its dialogue has no assistant turn.
+        ``retry_failed``, a judgement without a score is final only if its dialogue has no assistant
+        turn.
         """
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
@@ -115,9 +114,7 @@ class ScoreOptions(Config):
 
     def run_record(self, judge: Judge) -> dict[str, Any]:
         """Returns the settings on which the judgements of ``judge`` depend, as a JSON object with
-        the
-        keys
-        ``judge``, ``dimensions``, ``level``, ``keep`` and ``detect_language``.
+        the keys ``judge``, ``dimensions``, ``level``, ``keep`` and ``detect_language``.
 
         A file is resumed only if it was written with equal settings.
 
@@ -219,8 +216,7 @@ class ScoreReport:
     @property
     def retry_hint(self) -> str:
         """A sentence that says what to type to retry judgements without a score. It is empty if no
-        judgement can be retried.
-        """
+        judgement can be retried."""
         commands = []
         if self.transient:
             commands.append(
@@ -336,8 +332,7 @@ def score_file(
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Scores the dialogues of ``file`` and writes the judgements to ``out``, as ``medal score``
-    does.
-    Returns the counts of the run.
+    does. Returns the counts of the run.
 
     If the same judge with the same options wrote a judgement to ``out`` before, it is not computed
     again.
@@ -464,8 +459,7 @@ def score_and_write_each(
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
     """Scores ``dialogues`` with ``judge``, passes each judgement to ``write``, and returns the
-    counts
-    of the run.
+    counts of the run.
 
     Args:
         options: How dialogues are scored.
@@ -567,8 +561,7 @@ class _ScoringRun:
             self._write_earlier()
 
     def _to_pending(self, dialogue: Dialogue) -> _PendingDialogue:
-        """Returns ``dialogue`` as an entry of ``waiting``. Its entry in ``earlier`` is taken
-        out."""
+        """Returns ``dialogue`` as an entry of ``waiting``. Takes its entry out of ``earlier``."""
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
         rows = len(make_score_requests(dialogue, self.options.level))
@@ -636,8 +629,7 @@ def load_or_score(
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Returns the judgements of ``dialogues``. Reads them from the file ``out`` if it has all of
-    them,
-    otherwise computes them and writes them there.
+    them, otherwise computes them and writes them there.
 
     A file by another judge or with other options is replaced. Transient failures (such as
     time-outs) are scored again.

@@ -159,8 +159,7 @@ def process_count() -> int:
 
 def is_main_process() -> bool:
     """Returns whether this is the launcher's process 0, which saves the judge. True without a
-    launcher.
-    """
+    launcher."""
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -76,8 +76,7 @@ def fit_temperature(
     targets: np.ndarray,
 ) -> float:
     """Returns the softmax temperature, between 0.2 and 5, with the lowest cross-entropy (Guo et
-    al.,
-    2017).
+    al., 2017).
 
     Args:
         probabilities: A function that takes a temperature and returns the judge's probabilities of

@@ -64,8 +64,7 @@ def checkpoint_to_resume(
     record: Mapping[str, Any],
 ) -> Path | None:
     """Returns the newest complete checkpoint in ``folder``, or None if there is none. Logs a
-    warning
-    about incomplete ones.
+    warning about incomplete ones.
 
     Args:
         record: The settings and data hashes of the present run.

@@ -32,8 +32,7 @@ def trains(
     kind: type[TrainedConfig], judge: type[LearnedJudge]
 ) -> Callable[[Fit], Fit]:
     """Returns a decorator that registers the training function of a family (a kind of judge, such
-    as
-    ``linear``).
+    as ``linear``).
 
     The decorated function ``fit(rows, run)`` gets the labelled dialogues (RunRows) and the settings
     (TrainingRun). It returns the trained judge.
@@ -56,9 +55,7 @@ def trains(
 
 def training_function(family: str) -> Fit:
     """Returns the function ``fit(rows, run)`` that trains a judge of ``family``, such as
-    ``linear``.
-    Raises ModuleNotFoundError for an unknown family.
-    """
+    ``linear``. Raises ModuleNotFoundError for an unknown family."""
     if family not in _FITS:
         module = import_module(f"medal_judges.training.families.{family}")
         _FITS[family] = module.fit
@@ -119,8 +116,7 @@ class DataEntry(ChatFileConfig):
 
     def rescale_of(self, label: str) -> Rescale | None:
         """Returns how ``label``, one of the source's labels, is rescaled: ``(1.0, 5.0)`` or
-        ``standardise``. None means linearly from the scale that the source declares.
-        """
+        ``standardise``. None means linearly from the scale that the source declares."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale

@@ -170,8 +170,7 @@ def rows_of_parts(
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
     """Returns facts about the rows of one data source for the judge's model card, such as
-    ``{"rows":
-    900, "languages": ["de"], "licence": "CC-BY-4.0"}``.
+    ``{"rows": 900, "languages": ["de"], "licence": "CC-BY-4.0"}``.
 
     Args:
         loaded: The rows (labelled dialogues) and the settings of the source.
@@ -210,8 +209,7 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
 
 def describe_labeller(text: str) -> str:
     """Returns who labelled a dialogue, in words for the judge's model card, such as ``judge length
-    at
-    revision 1a2b, llama``.
+    at revision 1a2b, llama``.
 
     Args:
         text: A person's name, or the string that identifies a judge: ``judge:length|seed:0``.
@@ -377,8 +375,7 @@ def split_without_leaks(
     loaded: Iterable[EntryRows], split: Mapping[HeldOut, float], seed: int
 ) -> list[EntryRows]:
     """Moves a random share of the training rows to validation and test. Then drops training rows
-    that
-    nearly repeat a moved row.
+    that nearly repeat a moved row.
 
     Args:
         loaded: The rows (labelled dialogues) of each data source.
@@ -425,8 +422,7 @@ def split_entry(
     entry_rows: EntryRows, shares: Sequence[float], seed: int
 ) -> Iterator[EntryRows]:
     """Divides the training rows of one data source into training, validation and test rows, and
-    yields
-    each set.
+    yields each set.
 
     Validation or test rows are not divided but yielded unchanged.
 
@@ -505,9 +501,7 @@ def load_entry(entry: DataEntry, part: str, seed: int) -> list[LabelledDialogue]
 
 def passes_filters(dialogue: Dialogue, entry: DataEntry) -> bool:
     """Returns whether the settings ``entry`` of a data source select ``dialogue``, by its chatbot
-    and
-    its number of turns. False if it has no assistant turn.
-    """
+    and its number of turns. False if it has no assistant turn."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
     turns = len(dialogue.turns)

@@ -104,8 +104,7 @@ def train_judge(
 
 def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
     """Returns what the judge in ``folder`` was trained on, one mapping for each data source, such
-    as
-    ``{"part": "start", "rows": 900}``.
+    as ``{"part": "start", "rows": 900}``.
 
     A judge that starts from its weights has these facts on its own model card.
     """
@@ -131,8 +130,7 @@ def learnable_dimensions(
     rows: RunRows,
 ) -> list[Dimension]:
     """Returns the dimensions that have at least one label in the training rows. Logs a warning
-    about
-    the others.
+    about the others.
 
     Args:
         config: The settings of the run. If ``config.only`` is set, other dimensions are left out.
@@ -188,8 +186,7 @@ def save_and_check(
     warnings: Sequence[str],
 ) -> None:
     """Saves a trained judge in ``config.output_dir``. Then loads it again and checks that its
-    scores
-    are the same.
+    scores are the same.
 
     Args:
         config: The settings of the run.

@@ -173,9 +173,7 @@ def warn_of_truncation(lost: Mapping[str, Mapping[str, int]]) -> None:
 
 def wait_and_close_process_group() -> None:
     """Waits for all processes, then closes the process group. Models that are loaded later are
-    whole
-    on each process, also after DeepSpeed ZeRO-3.
-    """
+    whole on each process, also after DeepSpeed ZeRO-3."""
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -189,8 +187,7 @@ def copy_start_weights(
     folder: Path,
 ) -> None:
     """Copies weights of the saved judge in ``folder`` into ``judge``: each tensor whose name and
-    shape
-    are equal in both.
+    shape are equal in both.
 
     Raises:
         ConfigError: There is no such tensor.

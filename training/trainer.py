@@ -342,9 +342,7 @@ class JudgeTrainer(Trainer):
 
     def step_of_weights(self) -> int:
         """Returns the training step whose weights the trained judge has. It is the best validated
-        step
-        with ``load_best_model_at_end``, otherwise the last step.
-        """
+        step with ``load_best_model_at_end``, otherwise the last step."""
         state = self.state
         if self.args.load_best_model_at_end and state.best_model_checkpoint:
             return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
@@ -369,8 +367,7 @@ class JudgeTrainer(Trainer):
         method: str,
     ) -> None:
         """Fits the judge's calibration on the rows of ``dataset``, and stores it in the judge.
-        Every
-        process must call this method.
+        Every process must call this method.
 
         Args:
             method: ``temperature`` fits the softmax temperature of classifiers. ``isotonic`` also
@@ -392,9 +389,7 @@ class JudgeTrainer(Trainer):
 
     def parallel_strategy(self) -> str:
         """Returns how processes share the work: ``single`` (one process), ``ddp``, ``zero2``,
-        ``zero3`` or
-        ``fsdp``.
-        """
+        ``zero3`` or ``fsdp``."""
         plugin = self.accelerator.state.deepspeed_plugin
         if plugin is not None:
             return f"zero{plugin.zero_stage}"

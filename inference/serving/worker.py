@@ -91,8 +91,7 @@ class JudgeWorker:
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
         """Returns a list of judgements for each of ``dialogues``. If the judge fails on a dialogue,
-        its
-        judgements have no scores and state the reason.
+        its judgements have no scores and state the reason.
 
         Args:
             options: The level and the dimensions to score, as a RequestOptions.
@@ -119,7 +118,7 @@ class JudgeWorker:
         self, dialogue: Dialogue, options: Any, error: Exception
     ) -> list[Judgement]:
         # The words of a bug may contain the text of a dialogue.
-        """Returns judgements of ``dialogue`` that have no scores and state ``error`` as the
+        """Returns judgements of ``dialogue`` without scores, which state ``error`` as the
         reason."""
         reason = f"the judge failed on this dialogue ({type(error).__name__})"
         if isinstance(error, MedalError):

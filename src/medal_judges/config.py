@@ -25,16 +25,23 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def packaged_judge_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge ``name`` if its weights are in the package, otherwise None.
-    ``./NAME`` never names a packaged judge."""
+    """Returns the folder of a judge whose weights are in the package. None for any other judge.
+
+    Args:
+        name: Name of the judge, such as ``boxed``. A path, such as ``./boxed``, gives None.
+    """
     if isinstance(name, str) and name in PACKAGED:
         return Path(str(files("medal_judges.models") / name))
     return None
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/``folder``, such as ``train``. The endings
-    .yaml and .py are left out."""
+    """Returns the sorted names of the files in a subfolder of configs/, without their endings .yaml
+    and .py.
+
+    Args:
+        folder: The subfolder, such as ``train``.
+    """
     files = (CONFIGS / folder).glob("*.*")
     return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
@@ -84,7 +91,7 @@ def judge_yaml(name: str | Path) -> str | None:
 
 
 class Config(BaseModel):
-    """Base of every config object: immutable, and an unknown key is an error."""
+    """Base class of settings. Its objects are immutable, and an unknown setting is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -147,7 +154,7 @@ def load_config(
     Args:
         path: File, or name of a shipped config, such as ``train/quickstart``.
         overrides: Changes of the form ``a.b=value``, with the value in YAML.
-        folder: Subfolder of configs/ in which ``path`` may be a name.
+        folder: A subfolder of configs/, such as ``train``. Then ``path`` may be ``quickstart``.
 
     Raises:
         ConfigError: The file cannot be read, a key is unknown or a value has the wrong type.
@@ -157,11 +164,11 @@ def load_config(
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Changes ``data``, the content of a YAML config, by ``overrides`` and returns it.
+    """Changes ``data``, the content of a YAML config, in place and returns it.
 
     Args:
         overrides: Changes such as ``a.b=value``, or ``a.0.b=value`` for the first element of a
-            list.
+            list. The value is in YAML.
 
     Raises:
         ConfigError: An override has no ``=``, or ``a`` in ``a.b=value`` has no settings.
@@ -204,7 +211,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
     """Returns the mapping ``data`` as an instance of ``kind``.
 
     Args:
-        where: Start of an error's text, such as the file's name.
+        where: The file's name or other words with which an error begins.
 
     Raises:
         ConfigError: A key is unknown or a value has the wrong type.
@@ -253,7 +260,7 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
     Args:
         path: File, or name of a shipped config, such as ``train/quickstart``.
-        folder: Subfolder of configs/ in which ``path`` may be a name.
+        folder: A subfolder of configs/, such as ``train``. Then ``path`` may be ``quickstart``.
 
     Raises:
         ConfigError: The file cannot be read or does not hold a mapping.
@@ -270,7 +277,7 @@ def parse_yaml(text: str, where: str) -> Any:
     """Returns the value of the YAML ``text``.
 
     Args:
-        where: Start of an error's text, such as the file's name.
+        where: The file's name or other words with which an error begins.
 
     Raises:
         ConfigError: The text is not valid YAML, has a tag or too many aliases, or is nested too
@@ -334,7 +341,7 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
 
     Args:
         path: File, or name of a shipped config, such as ``train/quickstart``.
-        folder: Subfolder of configs/ in which ``path`` may be a name.
+        folder: A subfolder of configs/, such as ``train``. Then ``path`` may be ``quickstart``.
 
     Raises:
         ConfigError: There is no such file, it is larger than 1 MB, or it is not UTF-8.

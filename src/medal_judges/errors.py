@@ -98,7 +98,7 @@ class RecordError(MedalError):
         field: Path of the field, such as ``messages[0].role``.
         expected: What the field should be.
         got: The malformed value.
-        row: Cells of the malformed table row, if known.
+        row: Cells of the malformed table row. None if the record is not a table row.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns a hint such as ``Did you mean 'turn'? ``, or an empty text if no valid name is
+    """Returns a hint such as ``Did you mean 'turn'? ``. The hint is empty if no valid name is
     similar.
 
     Args:

@@ -19,8 +19,8 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def register_secret(secret: str) -> None:
-    """Registers ``secret``, so that ``without_secrets`` replaces it in texts, also as JSON, in a
-    URL or in base64. A secret of fewer than 8 characters is ignored."""
+    """Registers ``secret``, so that ``without_secrets`` replaces it in texts. Its forms in JSON,
+    URLs and base64 are replaced too. A secret of fewer than 8 characters is ignored."""
     if len(secret) < SHORTEST:
         return
     _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))
@@ -41,7 +41,7 @@ def without_secrets(text: str) -> str:
 
 
 class SecretFilter(logging.Filter):
-    """A logging filter that replaces secrets and control characters in each record."""
+    """A logging filter that replaces secrets by ``***`` and control characters by their codes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = printable(without_secrets(record.getMessage()))

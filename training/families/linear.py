@@ -106,8 +106,7 @@ def fit_reader_and_make_search(
     seed: int,
 ) -> Search:
     """Fits the reader of ``judge`` (its feature extractor) on the training rows. Computes the
-    features
-    of all rows.
+    features of all rows.
 
     Args:
         train: The training rows.
@@ -251,8 +250,7 @@ def make_folds(
 @dataclass(frozen=True, slots=True)
 class Search:
     """A search for the best hyperparameters of each head of a linear judge. The best give scores
-    that
-    agree most with people's labels on held-out rows.
+    that agree most with people's labels on held-out rows.
 
     Attributes:
         reader: The judge's feature extractor, which has its settings.
@@ -288,8 +286,7 @@ class Search:
 
     def find_best_settings(self, dimension: Dimension) -> dict[str, Any]:
         """Returns the hyperparameters with which the head of ``dimension`` agrees best with people
-        on
-        held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
+        on held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
 
         Raises:
             ConfigError: There are several to try and no fold to measure them on, or a fold has no

@@ -162,8 +162,7 @@ def _prompt_answer_pairs(
 
 class AnswerCollator(JudgeCollator):
     """A collator that makes a batch of B rows, padded to T tokens. A row is a prompt followed by
-    its
-    answer.
+    its answer.
 
     A batch has these keys.
         input_ids: [B, T] token ids.
@@ -191,9 +190,7 @@ class AnswerCollator(JudgeCollator):
 
 class AnswerTrainer(JudgeTrainer):
     """A trainer for a generative judge, which writes its scores as text. The loss is the
-    cross-entropy
-    of the tokens of its answers. Validation computes only this loss.
-    """
+    cross-entropy of the tokens of its answers. Validation computes only this loss."""
 
     dataset = staticmethod(answer_dataset)
     measures = False  # writing the answers would take longer than the training
@@ -230,6 +227,4 @@ class AnswerTrainer(JudgeTrainer):
         method: str,
     ) -> None:
         """Does nothing, because a generative judge has no calibration. ``dataset`` and ``method``
-        are
-        ignored.
-        """
+        are ignored."""

@@ -56,8 +56,7 @@ class LabelledRows:
 
     def source_means(self, values: Floats) -> Floats:
         """Returns the mean of ``values`` in each data source, [sources, ...]. The sources are in
-        the
-        alphabetical order of their names.
+        the alphabetical order of their names.
 
         Args:
             values: [n, ...] an entry for each of the n dialogues.

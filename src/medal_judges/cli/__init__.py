@@ -108,7 +108,7 @@ def handle_global_options(
         bool, typer.Option("--version", help="Show the version.")
     ] = False,
 ) -> None:
-    """Handles the options that stand before the command, --debug and --version, and sets up
+    """Handles the two options that stand before the command, --debug and --version. Sets up
     logging."""
     if version:
         typer.echo(f"medal-judges {medal_judges.__version__}")
@@ -156,7 +156,7 @@ def _handle_stop(kind: int, frame: object) -> None:
 
 
 def main() -> None:
-    """Runs the command line. Prints an error that the user can fix without a traceback."""
+    """Runs the command line. An error that the user can fix is printed without a traceback."""
     signal.signal(signal.SIGTERM, _handle_stop)
     # imports make many objects and free few: saves half a second
     gc.set_threshold(50_000, 20, 20)

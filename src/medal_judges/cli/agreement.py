@@ -27,8 +27,8 @@ def agreement(
 ) -> None:
     """Measure how well annotators agree on the same chats, per dimension and language.
 
-    The measures are percent agreement, Krippendorff's alpha and Spearman's correlation. With --out
-    it writes a page, JSON and tables.
+    The measures are percent agreement, Krippendorff's alpha and Spearman's correlation. With --out,
+    they are written as a page, JSON and tables.
 
     Example: medal agreement fed:dialogue --out agreement
     """

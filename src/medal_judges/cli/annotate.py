@@ -51,7 +51,8 @@ def export_project(
     reading: ReadOptions,
 ) -> None:
     """Write what annotators need: guidelines, a Label Studio project, spreadsheets. Annotators see
-    no models, labels or ids. Each annotator gets their own share of the chats, in their own order.
+    no models, labels or ids. Each annotator gets their own share of the chats, in a different
+    order.
 
     Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
     """
@@ -99,8 +100,8 @@ def import_answers(
     ),
     strict: bool = option(False, help="Write nothing unless every answer is valid."),
 ) -> None:
-    """Read the answers of annotators into rows with one label per annotator. Invalid answers are
-    listed and left out. With --strict they stop the import.
+    """Read the answers of annotators into a file of chats with one label per annotator. Invalid
+    answers are listed and left out. With --strict they stop the import.
 
     Example: medal annotate import package answers/*.json --out labelled.jsonl
     """

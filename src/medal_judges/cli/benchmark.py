@@ -12,8 +12,8 @@ from medal_judges.report.console import ProgressBar
 def benchmark(options: BenchmarkOptions) -> None:
     """Measure how well judges agree with people on labelled sets, and write a page.
 
-    A second run uses the scores of the first one for the same judge and data. It scores again what
-    failed because of a server error or the cost limit.
+    The same command again uses the saved scores of the same judge and data. It scores only what is
+    new, or failed because of a server error or the cost limit.
 
     If a judge left too many rows without a score, everything is written and the exit status is 3.
 

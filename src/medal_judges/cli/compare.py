@@ -20,14 +20,15 @@ def compare(options: CompareOptions) -> None:
     """Compare versions or chatbots by a judge's scores: differences, their intervals, and the
     smallest differences that these chats could show.
 
-    Systems are paired by id, or by --context. With --human, people's labels of some chats correct a
-    judge that favours one system. With --out it writes a page, JSON and tables.
+    A chat of one system is paired with the chat of the other that has the same id, or the same
+    --context. With --human, people's labels of some chats correct a judge that favours one system.
+    With --out, results are written as a page, JSON and tables.
 
-    A mean hides a few chats that are much worse: --bad overall=1.5 adds the share of scores below
+    A mean hides a few chats that are much worse. --bad overall=1.5 adds the share of scores below
     1.5.
 
     A gate stops a release: --fail-if-worse is a gate on means, --fail-if-more-bad one on shares.
-    The exit status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it decides nothing.
+    The exit status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it cannot be computed.
 
     Example: medal compare v1.jsonl v2.jsonl --out compared
     """

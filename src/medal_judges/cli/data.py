@@ -43,7 +43,7 @@ _OUT: Path = option(help="File to write: .jsonl or .jsonl.gz.")
 
 @app.command("list")
 def list_sources() -> None:
-    """List all sources and whether they are on this machine.
+    """List all sources (data sets of chats) and whether they are on this machine.
 
     Example: medal data list
     """
@@ -66,7 +66,7 @@ def show(
     n: int = option(2, ge=0, help="How many dialogues to print."),
     reading: ReadOptions,
 ) -> None:
-    """Show what a source is, its counts, and its first dialogues.
+    """Describe a source (a data set of chats), with its counts and its first chats.
 
     Example: medal data show chitchat
     """
@@ -174,11 +174,11 @@ def plant(
     seed: int = SEED,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Plant issues into good chats, to test a judge.
+    """Put faults, such as repetition, into good chats, to test whether a judge notices them.
 
-    Writes clean chats, chats with a planted issue, and matched controls, all labelled. Run it once
-    for each split of your chats, with the --split of the same name. To choose chats by their number
-    of turns, use medal data write before.
+    Writes clean chats, chats with a fault, and for each of these a control with a harmless edit.
+    All are labelled. Run it once for each split of your chats, with the --split of the same name.
+    To choose chats by their number of turns, use medal data write before.
 
     Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
     """
@@ -222,7 +222,7 @@ def stats(
     """Describe chats: counts, lengths, vocabulary and, if there are any, labels, as in MEDAL's
     Table 2 and Figures 2, 9 and 10.
 
-    Several sets count as one. Writes a page, tables and pictures.
+    Several files are described together, as one set. Writes a page, tables and pictures.
 
     Example: medal data stats chitchat:test --out stats
     """
@@ -264,8 +264,9 @@ def seeds(
     ),
     seed: int = SEED,
 ) -> None:
-    """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
-    With the same seed, a larger --n only adds contexts at the end.
+    """Draw a context for each simulated user: a scene, a persona, a gender and a feeling. Each
+    context is written in every language. With the same seed, a larger --n only adds contexts at the
+    end.
 
     Example: medal data seeds --n 50 --lang en --lang de --out contexts.jsonl
     """

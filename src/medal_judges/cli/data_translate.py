@@ -40,7 +40,7 @@ def translate(
 ) -> None:
     """Translate the English dialogues of a file. The number of turns and their roles stay the same.
 
-    The same command resumes after a stop, for which it needs OUT.answers.jsonl next to OUT.
+    The same command resumes after a stop. It needs the file OUT.answers.jsonl for that.
     OUT.failed.jsonl lists failures with their reasons.
 
     Example: medal data translate dialogues.jsonl --to de --to zh

@@ -13,8 +13,8 @@ from medal_judges.report.console import wide_console
 
 
 def judges() -> None:
-    """List the judges that are shipped, what each needs and costs. --judge accepts a name of this
-    list, a folder, a YAML file, or OWNER/NAME on the Hub.
+    """List the shipped judges, with what each needs and costs. --judge accepts a name of this list,
+    a folder, a YAML file, or OWNER/NAME on the Hub.
 
     Example: medal judges
     """
@@ -29,7 +29,12 @@ def judges() -> None:
 
 
 def print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Prints ``rows`` as a table with the headings ``head``. The last column is wrapped."""
+    """Prints a table. A text in the last column that is too long for its line is wrapped.
+
+    Args:
+        head: The headings.
+        rows: The cells of each row.
+    """
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

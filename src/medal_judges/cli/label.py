@@ -70,7 +70,8 @@ def label(
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Label chats with a judge, for training or annotation, and set malformed users apart.
+    """Label chats with a judge, for training or annotation. A second judge checks the users. Chats
+    whose user writes nonsense go to malformed.jsonl and get no label.
 
     The same command resumes after a stop. It labels again what failed because of a server error or
     the cost limit.

@@ -35,8 +35,8 @@ def with_options(
     a Config becomes one option for each field. The command refuses to overwrite its input files.
 
     Args:
-        locks: Locks what ``--out`` names, a ``file`` or a ``folder``, against other runs. None for
-            no lock.
+        locks: What ``--out`` names, a ``file`` or a ``folder``. It is locked during the command, so
+            that no other run writes to it. None locks nothing.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -138,11 +138,12 @@ def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
 
 
 def exit_by_gates(verdicts: Collection[str]) -> None:
-    """Exits with status 1 if a verdict is ``failed``, otherwise with 4 if one is ``undecided``.
-    Returns if there is neither.
+    """Ends the command with exit status 1 if a gate failed, otherwise with 4 if one is undecided.
+    Does nothing if there is neither.
 
     Args:
-        verdicts: Verdicts of gates, checks that can stop a release.
+        verdicts: One for each gate (check that can stop a release): ``passed``, ``failed`` or
+            ``undecided``.
     """
     for verdict, status in {"failed": 1, "undecided": 4}.items():
         if verdict in verdicts:

@@ -77,7 +77,7 @@ def score(
     ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Give each chat of a file its scores by a judge, one line a chat.
+    """Score each chat of a file with a judge, and write one line for each chat.
 
     The same command resumes after a stop. It scores again what failed because of a server error or
     the cost limit.

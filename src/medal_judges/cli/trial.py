@@ -44,10 +44,10 @@ def trial(
     ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
-    """Test whether judges notice small edits: they score pairs of chats that differ by one edit,
-    made by rules.
+    """Test whether judges notice small edits. Each judge scores pairs of chats that differ by one
+    edit, made by rules.
 
-    Writes a page, JSON and the scores, which a second run uses again.
+    Writes a page, JSON and the scores. The same command again uses these scores.
 
     Example: medal trial runs/mine length --out trial
     """
@@ -110,11 +110,15 @@ def split_judges_and_settings(
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
     """Splits the arguments of ``medal trial`` into judges and settings.
 
+    A word with ``=`` sets a field of the trial, such as ``seed``. If the trial has no such field,
+    it changes a setting of the judge before it.
+
     Args:
         words: Arguments, such as ``["boxed", "seed=1"]``.
 
     Returns:
-        Each judge (``boxed`` by default) with its settings, and the settings of the trial.
+        A list of judges and a list of the trial's settings, such as ``["seed=1"]``. Each judge is
+            its name with a list of its own settings. Without a judge, it is ``boxed``.
 
     Raises:
         ConfigError: A judge's setting stands before the first judge.

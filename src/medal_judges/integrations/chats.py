@@ -33,7 +33,8 @@ class ScoredChats:
 
     Attributes:
         judge: The loaded judge.
-        judgements: Judgements in the order of the chats.
+        judgements: Judgements in the order of the chats. If each assistant turn was scored, a chat
+            has several.
         dimensions: Dimensions that were scored.
     """
 
@@ -43,14 +44,14 @@ class ScoredChats:
 
     @property
     def judge_signature(self) -> str:
-        """Returns a string that identifies the judge, its version and its settings, such as
+        """A string that identifies the judge, its version and its settings, such as
         ``judge:length|seed:0``."""
         return str(self.judge.signature())
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of judgements, from 0 to 1, with a score in every dimension, or None
-        without judgements."""
+        """The share of judgements, from 0 to 1, with a score in every dimension. None without
+        judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
@@ -65,8 +66,11 @@ class ScoredChats:
         return math.nan
 
     def estimates(self) -> dict[str, Estimate]:
-        """Returns dimension -> its mean score with the 95% interval. For a binary dimension the
-        mean is the share of chats with the issue. An estimate without scores has the value None."""
+        """Returns dimension -> its mean score with the 95% interval.
+
+        For a binary dimension, the mean is the share of chats with the issue. Without scores, the
+        estimate's ``value`` is None.
+        """
         overall = compute_estimates(
             scores_from_frame(to_frame(self.judgements))
         ).total.by_judge
@@ -76,11 +80,11 @@ class ScoredChats:
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
-    """Loads a judge of dialogues.
+    """Loads a judge of dialogues. A judge that is loaded already is returned unchanged.
 
     Args:
-        judge: Shipped name, folder, YAML file or Hub id. A Judge is returned unchanged.
-        max_cost: The most US dollars that a judge behind an API may spend.
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge. The default is ``boxed``.
+        max_cost: The most US dollars that a judge behind an API may spend. None sets no limit.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.
@@ -102,12 +106,14 @@ def as_dialogue(
     changes: Counter[str] | None = None,
     lang: str | None = None,
 ) -> Dialogue:
-    """Converts ``chat``, such as a list of messages, to a Dialogue. A Dialogue is returned
-    unchanged.
+    """Converts ``chat`` to a Dialogue. A Dialogue is returned unchanged.
 
     Args:
+        chat: A list of messages with ``role`` and ``content``, or a mapping that has such a list
+            under ``messages``.
         name: What error messages call the chat.
-        changes: Counter that is increased for each kind of left-out content, such as reasoning.
+        changes: A counter of content that was left out, such as ``{"tool calls": 2}``. The function
+            adds to it.
         lang: Language of the chat, such as ``de``, used if ``chat`` names none.
 
     Raises:
@@ -134,7 +140,7 @@ def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
     """Converts ``chats``, such as lists of messages, to Dialogues.
 
     Args:
-        name: What error messages call the list, as in ``chats[3]: field 'messages[0].role'``.
+        name: What error messages call the list. With ``chats``, an error begins with ``chats[3]``.
 
     Raises:
         DataError: A message cannot be read.
@@ -160,11 +166,11 @@ def score_chats(
 
     Args:
         chats: Dialogues, or lists of messages with ``role`` and ``content``.
-        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge. The default is ``boxed``.
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
-        dimensions: Names of the dimensions to score. None for all.
-        max_cost: The most US dollars that a judge behind an API may spend.
+        dimensions: Names of the dimensions to score. None means all.
+        max_cost: The most US dollars that a judge behind an API may spend. None sets no limit.
         name: What error messages call the list of chats.
 
     Raises:
@@ -184,7 +190,8 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` on a scale from 0 (bad) to 1 (good), or None if ``score`` is None.
+    """Returns ``score`` mapped linearly to a scale from 0 (bad) to 1 (good). None if ``score`` is
+    None.
 
     Args:
         dimension: Dimension of the score. Its ``good`` says whether high or low scores are good.

@@ -29,17 +29,18 @@ def medal_judge(
     level: ScoreLevel = "dialogue",
     max_cost: float | None = None,
 ) -> Scorer:
-    """Returns a scorer of Inspect that scores the conversation with ``judge``.
+    """Returns a scorer of Inspect that scores the conversation of a sample with a judge.
 
-    The value of the score is dimension -> mean score. Its ``metadata`` has the judge's
-    ``signature`` (a string that identifies it) and its ``judgements``.
+    The value of a sample's score is dimension -> mean score. Its ``metadata`` has the judge's
+    ``signature`` (a string that identifies it) and its ``judgements``. If the judge gives no score,
+    the sample is unscored.
 
     Args:
-        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
-        dimensions: Names of the dimensions to score. None for all.
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge. The default is ``boxed``.
+        dimensions: Names of the dimensions to score. None means all.
         level: ``dialogue``, ``last`` (the last assistant turn), or ``turn`` for the mean over the
             assistant turns.
-        max_cost: The most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend. None sets no limit.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.

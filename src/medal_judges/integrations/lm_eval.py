@@ -25,12 +25,12 @@ class ChatMetric:
     The YAML file of a task calls its methods with ``!function``.
 
     Args:
-        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge. The default is ``boxed``.
         dimensions: Names of the dimensions to score.
-        messages: Column of the task's data set with the messages before the reply.
+        messages: The column of the task's data set that has the messages before the reply.
         level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the last
             assistant turn).
-        max_cost: The most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend. None sets no limit.
     """
 
     def __init__(
@@ -51,15 +51,16 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns the chat with the generated reply, as JSON, for each metric of the task.
+        """Returns the chat with the generated reply, as a JSON text, once for each metric of the
+        task.
 
         Args:
             doc: Row of the task's data set, with the messages before the reply.
             results: The generated reply, as a list of one text.
 
         Returns:
-            The same JSON text for each dimension and for ``coverage``, such as ``{"overall": CHAT,
-                "coverage": CHAT}``.
+            Metric -> the JSON text, which is the same for all: ``{"overall": CHAT, "coverage":
+                CHAT}``.
         """
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
@@ -68,8 +69,11 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """Returns a function that computes the mean score of ``dimension`` over chats, which are
-        JSON texts from ``process_results``. The mean is NaN without scores."""
+        """Returns a function that computes the mean score of ``dimension`` over chats. The mean is
+        NaN without scores.
+
+        The function takes the list of chats that ``process_results`` returned as JSON texts.
+        """
 
         def mean_scored(chats: Sequence[str]) -> float:
             return self._score(chats).mean(dimension)

@@ -29,10 +29,11 @@ class JudgeReward:
     of an unscored completion is None, which TRL ignores.
 
     Args:
-        judge: Shipped name, folder, YAML file, Hub id or loaded judge.
-        dimension: Dimension of the reward. None for ``overall`` or the judge's first one.
+        judge: Shipped name, folder, YAML file, Hub id or loaded judge. The default is ``boxed``.
+        dimension: Dimension of the reward. None means ``overall``, or the judge's first dimension
+            if it has no ``overall``.
         level: What gets a score: ``last`` (the completion) or ``dialogue`` (prompt and completion).
-        max_cost: The most US dollars that a judge behind an API may spend.
+        max_cost: The most US dollars that a judge behind an API may spend. None sets no limit.
 
     Raises:
         JudgeLoadError: The judge cannot be loaded.

@@ -78,8 +78,8 @@ class Language(NamedTuple):
 
 @cache
 def load_languages() -> Mapping[str, Language]:
-    """Returns language code (ISO 639-1) -> language, for the languages in
-    configs/seeds/languages.yaml."""
+    """Returns language code (ISO 639-1, such as ``de``) -> the language's name and countries, for
+    the languages in configs/seeds/languages.yaml."""
     entries = read_yaml("seeds/languages").items()
     return {code: Language(**entry) for code, entry in entries}
 
@@ -175,7 +175,7 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """Hash of the roles and words of all turns. It shows whether a label and a score are about
+        """Hash of the roles and words of all turns. A label and a score with equal hashes are about
         the same chat.
 
         It ignores what differs between file formats, such as white space and empty turns.
@@ -183,8 +183,11 @@ class Dialogue:
         return self.prefix_hashes()[-1]
 
     def prefix_hashes(self) -> list[str]:
-        """Returns the ``chat_hash`` of each prefix of the dialogue: of its first 0, 1, 2, ...
-        turns, up to all. The list has one element more than the dialogue has turns."""
+        """Returns a list of hashes. Element i is the ``chat_hash`` of the first i turns.
+
+        The list starts with 0 turns and ends with all. So it has one element more than the dialogue
+        has turns.
+        """
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -203,20 +206,23 @@ class Dialogue:
 
     @property
     def text_hash(self) -> str:
-        """Hash of the roles and contents of all turns. In contrast to ``chat_hash``, it changes
-        with white space and empty turns."""
+        """Hash of the roles and contents of all turns. Unlike ``chat_hash``, it changes with white
+        space and empty turns."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including the turn with index ``turn`` (from 0), or the
-        whole dialogue for None."""
+        """Returns the dialogue without the turns after ``turn``.
+
+        Args:
+            turn: Index of the last turn to keep, from 0. None keeps all.
+        """
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the dialogue as a JSON object in our JSONL format. Empty optional fields are left
-        out."""
+        """Returns the dialogue as a JSON object, such as ``{"id": "d1", "lang": "en", "dialogue":
+        [{"role": "user", "content": "Hi!"}]}``. Empty optional fields are left out."""
         record: dict[str, Any] = {
             "id": self.id,
             "lang": self.lang,

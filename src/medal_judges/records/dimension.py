@@ -76,7 +76,8 @@ class Dimension:
 
     @property
     def tolerance(self) -> float:
-        """The largest difference between two scores that still count as equal."""
+        """The largest difference between two scores, in points of the scale, that still count as
+        equal."""
         return EQUAL * (self.high - self.low)
 
     def to_unit(self, value: float) -> float:
@@ -119,7 +120,7 @@ def load_rubric(
 
     Args:
         name_or_path: Name of a file in configs/rubrics/, such as ``medal``, or path of a YAML file.
-        names: Dimensions to return, in this order. By default all.
+        names: Names of the dimensions to return, in this order. Empty means all.
 
     Raises:
         ConfigError: The rubric is unknown or malformed, or lacks one of ``names``.
@@ -148,7 +149,7 @@ def merge_dimensions(
     """Returns the dimensions of several files together: name -> dimension.
 
     Args:
-        files: (file name, dimensions) of each file.
+        files: Pairs of a file's name and the dimensions in that file.
 
     Raises:
         MedalError: Two files have different scales or definitions for one dimension.

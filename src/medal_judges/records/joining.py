@@ -25,7 +25,8 @@ class ScoreKey(NamedTuple):
     Attributes:
         id: Id of the dialogue.
         turn: Index of the turn, None for the whole dialogue.
-        chat: ``Dialogue.chat_hash`` of the turns up to ``turn``, None if unknown.
+        chat: Hash of the roles and words of the dialogue, up to and including ``turn``. None if
+            unknown.
     """
 
     id: str
@@ -33,20 +34,21 @@ class ScoreKey(NamedTuple):
     chat: str | None
 
     def may_match_text(self, dialogue: Dialogue) -> bool:
-        """Returns whether the turns of ``dialogue``, up to ``turn``, have the hash ``chat``. True
-        if ``chat`` is unknown. Ids are not compared."""
+        """Returns whether the score can be of ``dialogue``, by the hash of its roles and words up
+        to ``turn``. True if the hash of the score is unknown. Ids are not compared."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """The result of ``join_labels``: which scores belong to each labelled dialogue, and which
-    labelled dialogues have none.
+    """Which scores belong to each labelled dialogue, and which labelled dialogues have none.
 
     Attributes:
-        score_rows: For each labelled dialogue, the indices of its scores in the list of scores.
-        of_other_chats: Labelled dialogues whose id has scores, but not for the same text.
-        repeated: Labelled dialogues of the same chat as an earlier one, which got the scores.
+        score_rows: For each labelled dialogue, in order, the indices of its scores in the list of
+            scores.
+        of_other_chats: Labelled dialogues whose id has scores, but only for another text.
+        repeated: Labelled dialogues whose scores already belong to an earlier labelled dialogue of
+            the same chat.
         absent: Labelled dialogues whose id has no scores.
         by_id: Number of pairs (labelled dialogue, score) that were joined by id alone, because the
             text of one is unknown.
@@ -59,8 +61,8 @@ class JoinedLabels:
     by_id: int = 0
 
     def check_and_describe(self, name: str) -> list[str]:
-        """Returns messages for the user: one for each reason why labels were left out or joined by
-        id alone.
+        """Returns messages for the user about labels that were left out or joined by id alone. Each
+        reason gives one message.
 
         Args:
             name: File of the labels, which the messages name.
@@ -98,14 +100,17 @@ def join_labels(
 ) -> JoinedLabels:
     """Finds the scores of each labelled dialogue, by its id and the hash of its text.
 
-    Where the text of a label or of a score is unknown, only the ids are compared, and only if a
-    single chat has this id. ``d1#2``, the second ``d1`` of a file, counts as ``d1``.
+    If the text of a label or of a score is unknown, only the ids are compared, and only if a single
+    chat has this id. ``d1#2``, the second ``d1`` of a file, counts as ``d1``.
 
     Args:
         labels: The labelled dialogues.
-        scores: The key of each score.
-        may_meet: Returns False for a label and a score that must not be joined, such as a label of
-            turn 1 and a score of turn 3.
+        scores: Id, turn and hash of the chat of each score.
+        may_meet: A function that returns whether a labelled dialogue and a score may be joined. It
+            can keep a label of turn 1 from a score of turn 3. By default all may.
+
+    Returns:
+        The indices in ``scores`` for each labelled dialogue, and the dialogues without scores.
     """
     first_ids = _map_to_unnumbered_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())

@@ -57,8 +57,8 @@ class Contributions:
 
     Attributes:
         turns: What each turn adds [turns]. 0 for turns that the judge did not read.
-        baseline: The value of a dialogue of average training turns, to which ``turns`` are added.
-            For an untrained judge, the middle of the scale.
+        baseline: What a dialogue of average training turns gets. ``turns`` are added to it. For an
+            untrained judge, it is the middle of the scale.
         unit: Unit of ``turns`` and ``baseline``, such as ``score`` or ``logit``.
         causes: Features of the turn with the worst effect on the score, the largest effect first.
     """
@@ -74,11 +74,11 @@ class Contributions:
         return self.baseline + math.fsum(self.turns)
 
     def worst_turn(self, good: Literal["low", "high"]) -> int | None:
-        """Returns the index of the turn that moved the score most towards the bad end, or None if
-        no turn did.
+        """Returns the index of the turn that moved the score most towards the bad end. None if no
+        turn did.
 
         Args:
-            good: Better end of the scale.
+            good: Which end of the scale is better, ``low`` or ``high``.
         """
         sign = -1 if good == "high" else 1
         costs = [sign * move for move in self.turns]
@@ -97,8 +97,8 @@ def _require_two_ends(details: dict[str, dict[str, Any]]) -> dict[str, dict[str,
 
 
 def make_details(**values: Any) -> dict[str, Any]:
-    """Returns facts about one score as a mapping for ``Judgement.details``: ``{"value": 4,
-    "comment": "Polite."}``.
+    """Returns facts about the score of one dimension as a mapping: ``{"value": 4, "comment":
+    "Polite."}``.
 
     Args:
         values: Name -> value. Values that are None or empty are left out.
@@ -131,12 +131,14 @@ class Judgement:
             is in US dollars.
         contributions: Dimension -> how much each turn added to its score.
         transient: Whether the failure is transient, such as a server that was down.
-        details: Dimension -> name -> value. The names are listed below.
+        details: Dimension -> name -> value, such as ``{"overall": {"comment": "Polite."}}``. The
+            names are listed below.
         left_out_turns: Number of turns that the judge's settings leave out.
         shortened_turns: Number of turns of which the judge read only a summary.
         unknown_language: The dialogue's language, if the judge does not support it.
         detected_language: The dialogue's language, if it was detected from the text.
-        chat: ``Dialogue.chat_hash`` of the scored turns, by which labels are joined to scores.
+        chat: Hash of the roles and words of the scored turns. Labels with an equal hash belong to
+            the scores.
         input: Hash of everything that the judge read. When it changes, the chat is scored again.
         meta: Metadata copied from the dialogue (``--keep``).
         reading: Options with which the file of chats was read: ``{"format": "csv"}``.
@@ -146,7 +148,7 @@ class Judgement:
 
     - ``value``: rating that a language model gave (the mean, if it was asked several times)
     - ``repeats``: each of these ratings, if it was asked several times
-    - ``comment``: the model's reason for this rating
+    - ``comment``: the model's words about this rating
     - ``parsed``: the format in which the rating was found in the model's answer, such as ``json``
     - ``expected``, ``spread``: mean and standard deviation of the model's distribution over ratings
     - ``mass``: total probability of all ratings before they were normalised
@@ -198,8 +200,8 @@ class Judgement:
         left out.
 
         Args:
-            before: Dimensions of the previous line. If they are the same, the line has no
-                ``dimensions``.
+            before: Dimensions of the previous line. If this judgement has the same, its line leaves
+                ``dimensions`` out.
         """
         record = {name: getattr(self, name) for name in _ALWAYS}
         record |= {
@@ -284,7 +286,7 @@ def to_records(
 ) -> Iterator[dict[str, Any]]:
     """Yields ``judgements`` as JSON objects, one for each line of a file.
 
-    A line holds its dimensions only if they differ from the line before.
+    A line leaves ``dimensions`` out if they are the same as in the line before.
 
     Args:
         before: Dimensions of the line before the first one, empty at the start of a file.

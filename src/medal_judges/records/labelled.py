@@ -67,11 +67,11 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def choose_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """Assigns ``key`` to a split at random: ``train``, ``validation`` or ``test``. The same key and
-    seed always give the same split.
+    """Returns ``train``, ``validation`` or ``test``, drawn at random for a dialogue. The same id
+    and seed always give the same split.
 
     Args:
-        key: Id of a dialogue, or name of a group that stays in one split.
+        key: Id of the dialogue, or of the conversation whose dialogues stay in one split.
         seed: Seed of the random division.
         shares: Expected shares of train, validation and test.
     """
@@ -156,7 +156,7 @@ class LabelledDialogue:
         return any(value is not None for value in self.labels.get(dimension, ()))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the labelled dialogue as a JSON object in our JSONL format."""
+        """Returns the labelled dialogue as a JSON object, one line of a labelled file."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,

@@ -89,8 +89,8 @@ class Signature:
 
 
 def content_hash(value: object) -> str:
-    """Returns the first 12 hex digits of the SHA-256 hash of ``value``. A value other than bytes is
-    hashed as JSON."""
+    """Returns the first 12 hex digits of the SHA-256 hash of ``value``: of bytes as they are, of
+    any other value as JSON."""
     if not isinstance(value, bytes):
         value = json.dumps(
             value, sort_keys=True, ensure_ascii=False, default=str

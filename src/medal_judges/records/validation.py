@@ -49,7 +49,7 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
 
     Args:
         kind: A dataclass whose fields have types that pydantic can validate.
-        field: Path of ``record`` within a larger object, for errors.
+        field: Path of ``record`` within a larger object, such as ``messages[0]``. Errors name it.
 
     Raises:
         RecordError: A field is missing, malformed or unknown. The error names it.
@@ -94,7 +94,7 @@ def parse_number(field: str, value: object, expected: str = "a finite number") -
     """Returns ``value`` as a float.
 
     Args:
-        field: Name of the value in an error.
+        field: What an error calls the value, such as ``turn``.
         expected: What an error says is expected.
 
     Raises:
@@ -111,7 +111,7 @@ def parse_text(field: str, value: object, expected: str = "a text") -> str:
     """Returns ``value`` if it is a text that UTF-8 can encode. The text may be empty.
 
     Args:
-        field: Name of the value in an error.
+        field: What an error calls the value, such as ``content``.
         expected: What an error says is expected.
 
     Raises:
@@ -140,7 +140,7 @@ def require_valid_text(value: object, field: str = "") -> None:
     """Raises an error if the JSON value ``value`` holds text that UTF-8 cannot encode.
 
     Args:
-        field: Path of ``value`` within a larger object, for errors.
+        field: Path of ``value`` within a larger object, such as ``messages[0]``.
 
     Raises:
         RecordError: A text holds half a surrogate pair. The error names its path.

@@ -24,8 +24,8 @@ _INPUTS: list[Path] = []  # files that the running command reads; see protect_in
 
 
 class PicklableLock:
-    """A reentrant thread lock that survives pickling and forking. The copy is a new, unlocked
-    lock."""
+    """A reentrant thread lock that can be pickled. After unpickling or in a forked process, it is a
+    new, unlocked lock."""
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.RLock] = {}  # by process
@@ -150,9 +150,9 @@ def output_lock(
 
     Args:
         out: The file or folder to write.
-        folder: Whether files are added to the folder ``out``. If false, ``out`` is a file, or a
-            folder that is replaced as a whole.
-        wait: Whether to wait while another run holds the lock.
+        folder: Whether the run adds files to an existing folder ``out``. If false, ``out`` is
+            replaced as a whole.
+        wait: Whether to wait until another run releases the lock.
 
     Raises:
         MedalError: Another run holds the lock, and ``wait`` is false.
@@ -190,8 +190,8 @@ def output_lock(
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Returns ``folder``, after building it if it does not exist. Only one process builds, and
-    others wait for it.
+    """Builds ``folder`` if it does not exist, and returns it. If several processes call this, one
+    builds and the others wait.
 
     Args:
         build: Called with the path of a temporary folder, which it fills. That folder then becomes
@@ -208,7 +208,7 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
-    """Refuses an output that would replace a device, a pipe or an input of the running command.
+    """Checks that an output would not replace a device, a pipe or an input of the running command.
 
     Args:
         out: The output, a file or a folder. A link to an input is refused too.
@@ -236,11 +236,12 @@ def require_safe_out(out: str | Path, *, option: str = "the output") -> None:
 
 @contextmanager
 def protect_inputs(*inputs: str | Path) -> Iterator[None]:
-    """Protects ``inputs``, the files that a command reads, from being overwritten during the
-    context.
+    """Keeps the files that a command reads from being overwritten during the context.
 
-    ``require_safe_out`` and all atomic writes to one of them then raise ConfigError. Inputs that
-    are not files, such as standard input, are ignored.
+    The functions of this module that write a file then raise ConfigError for such a file.
+
+    Args:
+        inputs: The files. Inputs that are not files, such as standard input, are ignored.
     """
     count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())

@@ -33,11 +33,11 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
     """Opens the file ``path`` as UTF-8 text, and as gzip if its name ends in ``.gz``.
 
-    Bytes that are not UTF-8 are read as surrogates (invalid characters), so that an error can name
-    their line.
+    Bytes that are not UTF-8 are read as surrogates (invalid characters). So an error can name their
+    line.
 
     Args:
-        mode: Read, write or append, as for ``open``.
+        mode: ``r`` reads, ``w`` writes a new file, ``a`` appends.
 
     Raises:
         DataError: The file does not exist or cannot be opened.
@@ -66,8 +66,14 @@ class Gzip(gzip.GzipFile):
     fileobj: Any
 
     def read1(self, size: int = -1) -> bytes:
-        """Returns the next unpacked bytes, at most ``size``, or as many as are ready for -1. Raises
-        OSError if the file unpacks to more than 100 times its size."""
+        """Returns the next unpacked bytes.
+
+        Args:
+            size: The most bytes to return. -1 returns as many as are ready.
+
+        Raises:
+            OSError: The file unpacks to more than 100 times its size.
+        """
         if self.tell() > max(ALWAYS_READ, RATIO * self.fileobj.tell()):
             raise OSError(f"it unpacks to {RATIO} times its size. Gunzip it first")
         return super().read1(size)
@@ -103,8 +109,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def cut_long_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``, each cut to 67,108,865 characters (LONGEST_LINE + 1), so that
-    no line fills the memory."""
+    """Yields the lines of ``stream``. Of a line with more than 67,108,865 characters, only these
+    are yielded, so that no line fills the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -112,12 +118,12 @@ def cut_long_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damage_error(path: str | Path, number: int, error: Exception) -> DataError:
-    """Returns the DataError for a damaged file.
+    """Returns the DataError for a file that is damaged after some lines.
 
     Args:
         path: The file.
         number: Number of lines or rows that could be read.
-        error: What reading raised.
+        error: The exception at the next one.
     """
     hint = "The file is damaged from here on. Download or create it again"
     return DataError(
@@ -139,8 +145,8 @@ def parse_line(
         path: The file, which an error names.
         number: Number of the line from 1, which an error names.
         line: Text of the line.
-        parse: Converts a JSON value. It raises RecordError for a bad one.
-        hint: Last sentence of an error: what to do.
+        parse: Converts the JSON value. It raises RecordError for a bad one.
+        hint: Last sentence of an error: what the user can do.
 
     Raises:
         DataError: The line is too long, is not valid JSON, or is refused by ``parse``.
@@ -199,7 +205,7 @@ def write_records(path: str | Path, records: Iterable[Line]) -> int:
     The file appears complete or not at all.
 
     Args:
-        records: Dicts, or objects with ``to_record``.
+        records: Dicts, or objects whose method ``to_record`` returns a dict.
 
     Raises:
         RecordError: A record holds NaN, infinity or text that UTF-8 cannot encode.
@@ -216,7 +222,7 @@ def json_line(record: Line) -> str:
     """Returns ``record`` as a line of JSON, with its line break.
 
     Args:
-        record: A dict, or an object with ``to_record``.
+        record: A dict, or an object whose method ``to_record`` returns a dict.
 
     Raises:
         RecordError: ``record`` holds NaN, infinity or text that UTF-8 cannot encode.
@@ -238,8 +244,8 @@ class Journal:
 
     Attributes:
         path: The file.
-        run: Settings and hashes of inputs that decide the results, saved in the first line:
-            ``{"seed": 0, "input": "3f2a..."}``. If None, none are saved.
+        run: The settings and hashes of inputs that decide the results: ``{"seed": 0, "input":
+            "3f2a..."}``. They are saved in the first line. None saves none.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
@@ -260,8 +266,11 @@ class Journal:
                 start += len(line)
 
     def parse_lines(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
-        """Yields (bytes of the line, ``parse(value)`` for its JSON value) for each complete line
-        that is not blank.
+        """Yields a pair for each complete line that is not blank: the bytes of the line, and
+        ``parse(value)`` for its JSON value.
+
+        Args:
+            parse: Converts a JSON value. It raises RecordError for a bad one.
 
         Raises:
             DataError: A line is not valid JSON or is refused by ``parse``.
@@ -274,6 +283,9 @@ class Journal:
     def read_records(self, parse: Callable[[object], T]) -> Iterator[T]:
         """Yields ``parse(value)`` for the JSON value of each complete line that is not blank.
 
+        Args:
+            parse: Converts a JSON value. It raises RecordError for a bad one.
+
         Raises:
             DataError: A line is not valid JSON or is refused by ``parse``.
         """
@@ -281,8 +293,12 @@ class Journal:
             yield record
 
     def require_same_run(self) -> None:
-        """Raises MedalError if the file exists and was written with other settings or inputs than
-        ``run``."""
+        """Checks that the file was written with the settings and inputs in ``run``. A file that
+        does not exist passes.
+
+        Raises:
+            MedalError: The settings or inputs differ.
+        """
         for _, line in self.offsets_and_lines():
             text = line.decode("utf-8", "replace")
             saved: Any = parse_line(self.path, 1, text, lambda record: record)
@@ -292,10 +308,11 @@ class Journal:
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
         """Appends one JSON line for each of ``records``. If that fails, the file stays unchanged.
 
-        A half-written last line is removed before. The first line of the file also gets ``run``.
+        A half-written last line is removed first. The settings in ``run`` are added to the first
+        line of the file.
 
         Args:
-            records: Dicts, or objects with ``to_record``.
+            records: Dicts, or objects whose method ``to_record`` returns a dict.
             sync: Whether to wait until the lines are on the disk. Without it, a power cut can lose
                 them.
 

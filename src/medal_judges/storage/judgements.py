@@ -38,8 +38,10 @@ _NUMBERS = ("scores", "interval", "usage")
 
 
 def jsonl_path(path: str | Path) -> Path:
-    """Returns the JSONL file with the judgements of ``path``: ``scores.csv.jsonl`` beside the table
-    ``scores.csv``. A ``path`` that is not a table is returned unchanged."""
+    """Returns the JSONL file that holds the judgements of the file ``path``.
+
+    For the table ``scores.csv`` it is ``scores.csv.jsonl``. For a JSONL file it is the file itself.
+    """
     path = Path(path)
     if path.suffix in TABLES:
         return path.with_name(f"{path.name}.jsonl")
@@ -50,8 +52,8 @@ def holds_judgements(path: str | Path) -> bool:
     """Returns whether the first line of the file ``path`` is a judgement (the scores of one
     dialogue).
 
-    For a table, the JSONL file beside it is read. A file that is missing or not JSONL holds no
-    judgements.
+    For a table such as ``scores.csv``, the JSONL file beside it is read. False if the file is
+    missing or is not JSONL.
 
     Raises:
         DataError: The file is empty.
@@ -133,8 +135,8 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the judgements in the file ``path`` as a pandas table, with the columns that
-    ``to_frame`` describes.
+    """Returns the judgements in the file ``path`` as a pandas table, one row for each. It has
+    columns such as ``id``, ``turn`` and ``overall``.
 
     Raises:
         DataError: The file is missing, a line is not a judgement, or two rows have the same id and
@@ -171,9 +173,9 @@ def _cells_by_kind(judgement: Judgement) -> dict[str, dict[str, Any]]:
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """Returns ``judgements`` as a pandas table, one row for each.
 
-    Its columns are ``id``, ``turn``, ``judge``, the score of each dimension (``overall``) with its
-    interval (``overall.low``, ``overall.high``), ``failure``, usage and metadata. ``frame.attrs``
-    describes the columns:
+    Its columns are ``id``, ``turn``, ``judge``, the score of each dimension (``overall``) and the
+    ends of its interval (``overall.low``, ``overall.high``), ``failure``, usage and metadata.
+    ``frame.attrs`` describes the columns:
 
     - ``dimensions``: dimension -> column of its scores
     - ``meta``: field of metadata -> its column

@@ -15,11 +15,11 @@ _AGAIN = "Type another --out, or --overwrite to start again from the beginning"
 
 
 def hash_or_name(name: str | Path) -> str:
-    """Returns a hash of the content of the file or folder ``name``, or ``name`` itself if no such
-    file or folder exists.
+    """Returns a hash of the content of the file or folder ``name``. Returns ``name`` itself if
+    there is no such file or folder.
 
-    Runs compare these hashes of their inputs, so a renamed file counts as the same and a changed
-    file does not.
+    Runs compare these hashes of their inputs. A renamed file counts as the same, a changed file
+    does not.
     """
     path = Path(name)
     files = [path]
@@ -39,7 +39,7 @@ def hash_or_name(name: str | Path) -> str:
 def require_same_run(
     path: str | Path, saved: Mapping[str, Any], run: Mapping[str, Any]
 ) -> None:
-    """Raises an error if a file was written by a run with other settings or inputs.
+    """Checks that a file was written by a run with the same settings and inputs.
 
     Args:
         path: The file, which the error names.

@@ -8,5 +8,9 @@ from typing import Literal
 
 
 def metric_path(name: Literal["medal_judge"]) -> str:
-    """Returns the path of the metric ``name``, its folder, as an argument for ``evaluate.load``."""
+    """Returns the path of a metric's folder, as an argument for ``evaluate.load``.
+
+    Args:
+        name: The metric, ``medal_judge``.
+    """
     return str(files(__name__) / name)

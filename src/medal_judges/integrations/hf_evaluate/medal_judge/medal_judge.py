@@ -37,7 +37,8 @@ class MedalJudgeMetric(evaluate.Metric):
 
     Its method ``compute`` takes chats as ``predictions``, each a list of messages. It returns
     ``mean``, ``interval`` (95%) and ``scores`` of each dimension, ``ids`` and ``failures`` of the
-    chats, ``coverage`` (share of scored chats) and the judge's ``signature``.
+    chats, ``coverage`` (share of scored chats, from 0 to 1) and ``signature`` (a string that
+    identifies the judge).
 
     Args:
         config_name: Name, folder or Hub id of the judge. None for ``boxed``.

@@ -97,17 +97,16 @@ class JudgeChoice:
         no_cache: bool = False,
         dry_run: bool = False,
     ) -> JudgeChoice:
-        """Returns a copy of this choice whose language models spend less.
+        """Returns a copy of this choice that sends requests to language models by other rules.
 
         Args:
-            max_cost: The most that each model may cost, in US dollars. None sets no limit.
+            max_cost: The most that each model may cost, in US dollars. None changes no limit.
             no_cache: Whether to send requests even if their answers are in the cache.
             dry_run: Whether to count requests and send none.
 
         Raises:
             ConfigError: An argument is set for a judge without a language model, or ``max_cost`` is
-                set
-                for a model on this machine.
+                set for a model on this machine.
         """
         choice = self
         if no_cache:
@@ -174,8 +173,8 @@ def choose_judge(
         device: Where the judge's model runs, such as ``cuda``.
         dtype: The floating-point type of the weights, such as ``bf16``.
         revision: A branch, tag or commit of the Hub id, if ``name`` does not state one.
-        strict: Whether ``device`` or ``dtype`` is an error for a YAML judge without a local model.
-            If false, both are ignored for such a judge.
+        strict: Whether ``device`` or ``dtype`` is an error if the judge of a YAML file has no local
+            model. If false, both are ignored for such a judge.
 
     Raises:
         ConfigError: The YAML file cannot be read, the judge has no such setting, or it has no local
@@ -202,8 +201,8 @@ def choose_judge(
 
 
 def cache_sentence(judges: Sequence[Judge]) -> str | None:
-    """Returns a sentence for the user, such as ``3 of 10 answers come from the cache.`` and how to
-    avoid that.
+    """Returns a sentence for the user, such as ``3 of 10 answers come from the cache. To ask for
+    all, type --no-cache``.
 
     Args:
         judges: Judges that have scored. The answers of all their language models are counted.

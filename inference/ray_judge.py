@@ -212,8 +212,7 @@ class RayJudge(Judge):
         Args:
             dialogues: Dialogues, or chats such as lists of messages.
             level: What gets a score: ``dialogue``, ``turn`` (each assistant turn) or ``last`` (the
-                last
-                assistant turn).
+                last assistant turn).
             dimensions: The names of the dimensions to score. None means all.
             progress: Called with the number of dialogues finished since its last call.
             warn: Whether to log two warnings at the end: about dialogues that are too long for the

@@ -18,10 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 def earlier_file(lines: Path) -> Path:
-    """Returns the path of the file that keeps the judgements of earlier runs.
-
-    It is in the folder of the output, and is ``.earlier-scores.jsonl`` for the output
-    ``scores.jsonl``.
+    """Returns the path of the file that keeps the judgements of earlier runs. For the output
+    ``scores.jsonl``, it is ``.earlier-scores.jsonl`` in the same folder.
 
     Args:
         lines: The JSONL file to which the present run writes.

@@ -35,7 +35,7 @@ def fit_calibration(
 
     Args:
         head: The output head that computed ``logits``.
-        targets: [n, targets] labels of n rows, NaN if missing. A single column holds a number on
+        targets: [n, columns] labels of n rows, NaN if missing. A single column holds a number on
             [0, 1]. Several columns hold the probability of each level (possible rating).
         logits: [n, outputs] outputs of ``head`` for the same rows. The outputs of a regression head
             are scores near [0, 1].

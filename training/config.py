@@ -88,11 +88,12 @@ class DataEntry(ChatFileConfig):
         dimensions: Label -> the judge's dimension that learns it, such as ``{helpful: overall}``.
             In a list such as ``[overall]``, labels and dimensions have the same names. None takes
             every label that has the name of a dimension.
-        rescale: How labels are rescaled to the judge's scale. One value holds for all labels. A
-            mapping such as ``{helpful: [1, 5]}`` names labels. ``[1, 5]`` rescales linearly from 1
-            to 5, and ``[5, 1]`` also inverts the scale. ``standardise`` maps the mean of the labels
-            to the middle of the judge's scale, and their standard deviation to a fifth of its
-            width. None rescales linearly from the scale that the source declares.
+        rescale: How labels are rescaled to the judge's scale, for all labels (``[1, 5]``) or for
+            each (``{helpful: [1, 5]}``). ``[1, 5]`` maps 1 to the lowest and 5 to the highest
+            value, linearly. ``[5, 1]`` maps 5 to the lowest and 1 to the highest. ``standardise``
+            maps the mean of the labels to the middle of the judge's scale, and their standard
+            deviation to a fifth of its width. None rescales linearly from the scale that the source
+            declares.
         exclude_chatbots: The names of chatbots whose dialogues are skipped.
         limit: The number of dialogues to draw at random. None takes all.
         min_turns: The fewest turns of a dialogue. Shorter dialogues are skipped.
@@ -170,7 +171,7 @@ class TrainConfig(Config):
 
     @property
     def has_validation(self) -> bool:
-        """Whether the run has validation rows."""
+        """Whether the run has validation rows, from a data source or from ``split``."""
         return bool(self.validation or "validation" in self.split)
 
     @model_validator(mode="after")

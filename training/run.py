@@ -106,7 +106,7 @@ def facts_of_start_judge(folder: Path) -> list[dict[str, object]]:
     """Returns what the judge in ``folder`` was trained on, one mapping for each data source, such
     as ``{"part": "start", "rows": 900}``.
 
-    A judge that starts from its weights has these facts on its own model card.
+    A new judge that starts from these weights lists the same facts on its model card.
     """
     entries = read_json_if_there(folder / "data.json", [])
     learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]

@@ -125,7 +125,7 @@ class JudgeCollator:
     """A collator that pads the token ids of a batch and stacks the labels.
 
     It is called with B rows of the dataset, and returns ``input_ids`` and ``attention_mask`` [B, T]
-    and ``labels`` [B, numbers in each row's labels]. T is the length of the longest row in tokens.
+    and ``labels`` [B, columns]. T is the length of the longest row in tokens.
 
     Args:
         pad: The id of the padding token.
@@ -157,6 +157,10 @@ class JudgeTrainer(Trainer):
             ``judge_loss``.
         callbacks: Further callbacks of transformers.
         options: Further arguments of Trainer, such as ``train_dataset``, except ``model_init``.
+
+    Attributes:
+        dataset: A function ``(judge, examples, cache)`` that returns the tokenised dataset.
+        measures: Whether validation computes statistics beside the loss.
 
     Raises:
         ConfigError: ``compute_metrics`` or ``model_init`` is given, a dataset is empty, or several
@@ -218,8 +222,7 @@ class JudgeTrainer(Trainer):
         Args:
             outputs: The outputs of the network, with ``logits``.
             labels: [B, columns] the column ``labels`` of the dataset. Only the targets in it enter
-                the
-                loss.
+                the loss.
             options: Further arguments of the loss function.
         """
         return self.loss(outputs, self.targets_of(labels), **options)
@@ -371,8 +374,7 @@ class JudgeTrainer(Trainer):
 
         Args:
             method: ``temperature`` fits the softmax temperature of classifiers. ``isotonic`` also
-                fits
-                a monotone map of the scores. ``none`` fits nothing.
+                fits a monotone map of the scores. ``none`` fits nothing.
         """
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.outputs_by_dimension(predicted), 0
@@ -399,8 +401,8 @@ class JudgeTrainer(Trainer):
         return "ddp" if kind.startswith("multi") else kind
 
     def trained_judge(self) -> SequenceJudge:
-        """Returns the trained judge with all of its weights in this process. Every process must
-        call this method, and only the main process may use the result."""
+        """Returns the trained judge with all of its weights. Every process must call this method.
+        Only the main process may use the result."""
         is_sharded = self.parallel_strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)

@@ -289,8 +289,8 @@ class Search:
         on held-out rows, such as ``{"alpha": 0.1, "share": 1.0}``.
 
         Raises:
-            ConfigError: There are several to try and no fold to measure them on, or a fold has no
-                labels to fit on.
+            ConfigError: There are several combinations to try and no fold to measure them on, or a
+                fold has no labels to fit on.
         """
         grid = self.grid(dimension)
         if len(grid) == 1:
@@ -329,7 +329,10 @@ class Search:
         self, dimension: Dimension, units: Floats, rows: np.ndarray
     ) -> dict[str, float]:
         """Returns how well scores agree with people's labels of ``dimension``, such as
-        ``{"spearman/overall": 0.6}``. Empty if all labels or all scores are equal.
+        ``{"spearman/overall": 0.6}``.
+
+        The value is the mean over data sources. A source whose labels or scores are all equal is
+        left out. If none remains, the result is empty.
 
         Args:
             units: [k] scores on [0, 1].
@@ -371,8 +374,7 @@ class Search:
 
         Returns:
             The calibration. None if ``method`` is ``none`` or not supported, or fewer than 20
-            held-out
-                rows have a label.
+            held-out rows have a label.
         """
         head = self.config.head_name(dimension.kind)
         if method == "none" or not self.folds:

@@ -136,10 +136,10 @@ def train_reply_model(
     """Trains ``model`` in place to tell the user's real reply from replies to other turns.
 
     Args:
-        pairs: Six tensors, each with a row for each of the n turns that have a reply: the
-            embedding of the turn, that of the turn before, that of the turn two before, the turn's
-            features, the embedding of the reply, and a number of the reply. Replies with equal text
-            have the same number.
+        pairs: Six tensors, each with a row for each of the n turns that have a reply: the embedding
+            of the turn, that of the turn before, that of the turn two before, the turn's features,
+            the embedding of the reply, and a number of the reply. Replies with equal text have the
+            same number.
         generator: The random generator of the order of rows and of the noise.
     """
     optimizer = torch.optim.AdamW(

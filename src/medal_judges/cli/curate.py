@@ -21,7 +21,8 @@ def curate(options: CurateOptions) -> None:
     """Select chats for annotation, the same number in each language, and report how balanced the
     selection is.
 
-    Writes selection.jsonl (with the weight of each chat), left_out.jsonl and curation.json.
+    Writes selection.jsonl, left_out.jsonl and curation.json. Each selected chat has a weight: the
+    number of chats that it represents.
 
     Example: medal curate labelled/labelled.jsonl --n 100 --out curated
     """

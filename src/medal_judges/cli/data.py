@@ -300,12 +300,13 @@ def followups(
         help="YAML file, or the name of one in configs/followup_generation/.",
     ),
 ) -> None:
-    """Generate follow-ups with language models: what a pleased or annoyed user might say next. The
-    prompt is the meta-prompt of the DIET paper.
+    """Generate follow-ups with language models: what a satisfied or dissatisfied user might say
+    next. The prompt is the meta-prompt of the DIET paper.
 
     Read and correct the file before use. The same command resumes after a stop.
 
-    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
+    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive] (messages of
+    dissatisfied and of satisfied users).
 
     Example: medal data followups --config embedded --out pool.yaml
     """

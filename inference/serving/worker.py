@@ -118,8 +118,7 @@ class JudgeWorker:
         self, dialogue: Dialogue, options: Any, error: Exception
     ) -> list[Judgement]:
         # The words of a bug may contain the text of a dialogue.
-        """Returns judgements of ``dialogue`` without scores, which state ``error`` as the reason.
-        """
+        """Returns judgements of ``dialogue`` without scores, with ``error`` as the reason."""
         reason = f"the judge failed on this dialogue ({type(error).__name__})"
         if isinstance(error, MedalError):
             reason = error.message

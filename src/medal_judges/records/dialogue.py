@@ -32,7 +32,7 @@ def language_code(value: object, field: str = "lang") -> str:
 
     Args:
         value: Code or English name. None and blank text give ``und`` (unknown).
-        field: Name of the value in an error.
+        field: What an error calls the value.
 
     Raises:
         RecordError: The language is unknown.
@@ -146,8 +146,8 @@ class Dialogue:
         lang: Language code, ``und`` if unknown.
         source: Name of the data set or system that the dialogue is from.
         models: Role -> name of the speaker: ``{"assistant": "gpt-4.1"}``.
-        context: What the dialogue started from: ``system_prompt``, ``scene`` or ``persona`` ->
-            text.
+        context: Texts from which the dialogue started: ``system_prompt``, ``scene`` or ``persona``
+            -> text.
         meta: Any other data of the user's file.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
@@ -237,7 +237,8 @@ class Dialogue:
 
 
 def parse_dialogue_line(record: object) -> Dialogue:
-    """Returns the dialogue in ``record``, a JSON object as ``Dialogue.to_record`` returns it.
+    """Returns the dialogue in ``record``, a JSON object such as ``{"id": "d1", "dialogue":
+    [{"role": "user", "content": "Hi!"}]}``.
 
     For chats in any other format, use ``medal_judges.parse_dialogue``.
 

@@ -178,8 +178,7 @@ KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue in ``record``, a JSON object as ``LabelledDialogue.to_record``
-    returns it.
+    """Returns the labelled dialogue in ``record``, the JSON object of one line of a labelled file.
 
     Without ``group``, the dialogue's id becomes its group.
 

@@ -9,9 +9,9 @@ class RenderedDialogue(NamedTuple):
     """A dialogue as the input of a neural network.
 
     Attributes:
-        text: The newest turns that fit into the context window, at least the last one, as one
-            string.
-        ids: Token ids of ``text`` [tokens]. If even the last turn is too long, only a part of them.
+        text: The newest turns that fit into the context window, as one string. It has at least the
+            last turn.
+        ids: Token ids of ``text`` [tokens]. If the last turn alone is too long, some are left out.
         dropped: Number of turns that are not in ``text``.
         cut: Number of turns of which only a part is in ``ids``.
     """

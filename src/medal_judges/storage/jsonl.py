@@ -109,8 +109,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def cut_long_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields the lines of ``stream``. Of a line with more than 67,108,865 characters, only these
-    are yielded, so that no line fills the memory."""
+    """Yields the lines of ``stream``. A line of more than 67,108,865 characters is cut to that
+    length, so that no line fills the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -253,8 +253,8 @@ class Journal:
         self.run = run
 
     def offsets_and_lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the byte offset and the bytes of each complete line. Ignores a half-written last
-        line."""
+        """Yields a pair for each complete line: the byte at which it begins in the file, and its
+        bytes. Ignores a half-written last line."""
         if not self.path.exists():
             return
         start = 0

@@ -71,8 +71,8 @@ def parse_answer(record: object) -> Answer:
 
 
 def answer_settings(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns name -> value of the settings of the model ``llm`` that can change its answers. They
-    tell whether an earlier run can be continued.
+    """Returns those settings of the model ``llm`` that can change its answers, as a dict. They tell
+    whether an earlier run can be continued.
 
     A setting that names a file or folder is replaced by a hash of its content.
 

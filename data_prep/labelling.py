@@ -406,8 +406,8 @@ class LabelCounts:
         """Returns the counts as a JSON object for report.json, with ``users`` summed for each
         language and user model.
 
-        If the judge was asked more than once, ``std_over_repeats`` has the mean standard deviation
-        over repeats (``std``) and the number of ``dialogues`` of each dimension. The smallest
+        If the judge was asked more than once, ``std_over_repeats`` maps each dimension to ``std``
+        (the mean standard deviation over repeats) and ``dialogues`` (their number). The smallest
         ``std`` is first (MEDAL, Table 3).
         """
         users: list[dict[str, Any]] = []

@@ -45,7 +45,7 @@ class ForeignLanguageFinder:
         self._patterns = lru_cache(maxsize=None)(self._compile_patterns)
 
     def match_row(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """Returns the keyword and the comment that show that the chatbot of ``row`` answered in a
+        """Returns the phrase and the comment that show that the chatbot of ``row`` answered in a
         foreign language. Returns None if no comment shows it.
 
         Comments count only if the row has a label of 0.5 or more for the issue ``uninterpretable``.
@@ -63,15 +63,15 @@ class ForeignLanguageFinder:
         return None
 
     def find_keyword(self, comment: str, lang: str) -> str | None:
-        """Returns the first keyword for a foreign language in ``comment``, such as
-        ``switches to French``, or None.
+        """Returns the first phrase in ``comment`` that says that the chatbot used a foreign
+        language, such as ``switches to French``. Returns None if there is none.
 
-        A keyword does not count within three words after a negation, or in a clause that names the
+        A phrase does not count within three words after a negation, or in a clause that names the
         user but not the chatbot.
 
         Args:
             comment: A judge's comment on a dialogue, in English.
-            lang: The language of the dialogue. Its name is not a keyword.
+            lang: The language of the dialogue, which is not foreign.
         """
         keywords = self.keywords
         for pattern in self._patterns(lang):

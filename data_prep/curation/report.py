@@ -118,7 +118,7 @@ def load_selected_rows(curation: Curation) -> list[LabelledDialogue]:
     Returns:
         The dialogues, sorted by language and order of selection. ``extra["curation"]`` has ``rank``
         (1: selected first), ``weight`` (the number of candidates that the dialogue represents) and
-        ``pool`` (the number of candidates in the language).
+        ``pool`` (the number of candidates in its language).
 
     Raises:
         KeyError: A selected dialogue is no longer in the files.

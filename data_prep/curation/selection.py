@@ -75,7 +75,7 @@ def select_balanced(
 
     Args:
         pool: The candidates of one language, in any order.
-        n: The number of dialogues. Fewer are selected if the pool has fewer with a category.
+        n: The number of dialogues. Fewer are selected if fewer candidates have a category.
         rules: Names the issues to balance.
         seed: Determines which of equally good dialogues is selected.
 

@@ -84,8 +84,8 @@ def _load_patterns(name: str) -> list[re.Pattern[str]]:
 
 
 class Triple(NamedTuple):
-    """Two events and the relation between them, from the data set ATOMIC:
-    ``PersonX drops something``, ``xReact`` and ``annoyed``."""
+    """Two events (head and tail) and the relation between them, from the data set ATOMIC. An
+    example is ``PersonX drops something``, ``xReact`` and ``annoyed``."""
 
     head: str
     relation: str
@@ -94,8 +94,8 @@ class Triple(NamedTuple):
 
 @cache
 def load_relations() -> dict[str, Any]:
-    """Returns the content of configs/seeds/relations.yaml, which turns pairs of events
-    into sentences.
+    """Returns the content of configs/seeds/relations.yaml: templates that turn pairs of events into
+    sentences, and lists of words.
 
     Returns:
         A dict with ``relations`` (relation, such as ``xReact`` -> its templates) and ``spellings``

@@ -181,7 +181,7 @@ def _rows_in_all_splits(
     both levels (``turn`` and ``dialogue``) are yielded.
 
     Args:
-        reading: A report, in which malformed lines are counted.
+        reading: A report, in which bad rows are counted.
         options: How to read a file. Not used for a known data set.
     """
     if spec.names_file:
@@ -223,7 +223,7 @@ def _read_part(source: Source, part: SourceFile, reading: ReadingReport | None) 
     published.
 
     Args:
-        reading: A report, in which malformed lines are counted.
+        reading: A report, in which bad rows are counted.
 
     Raises:
         SourceError: Neither file is available, or the published file has an unexpected format.

@@ -36,12 +36,11 @@ Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """The meaning of a column of ratings in a user's file.
+    """The meaning of a column of human ratings in a file of chats.
 
     Attributes:
         dimension: The rated aspect of the dialogue, such as ``overall``.
-        scale: (lowest, highest) possible rating, such as ``(1.0, 5.0)``. None if the user did not
-            state it.
+        scale: (lowest, highest) possible rating, such as ``(1.0, 5.0)``. None if it is not stated.
     """
 
     dimension: str
@@ -50,7 +49,7 @@ class LabelColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """What a user's file of chats calls its fields, speakers and columns of ratings.
+    """What a file of chats calls its fields, speakers and columns of ratings.
 
     Attributes:
         fields: Field -> its column: ``{"id": "ticket"}``. A nested value has a path:
@@ -252,13 +251,13 @@ def _parse_label_columns(labels: Mapping[object, object]) -> dict[str, LabelColu
 
 
 def read_labels(record: Record, columns: ColumnMap) -> Fields:
-    """Returns the human ratings in ``record``, a row of a user's file.
+    """Returns the human ratings in ``record``, a row of a file.
 
     A cell holds a number, a list of numbers, or a string such as ``4;NA;5``.
 
     Args:
         record: The row.
-        columns: Names the columns of ratings in its field ``labels``.
+        columns: What the file calls its columns. Its field ``labels`` has the columns of ratings.
 
     Returns:
         An empty dict if there is no rating. Otherwise a dict with ``labels`` (dimension -> list of
@@ -266,8 +265,8 @@ def read_labels(record: Record, columns: ColumnMap) -> Fields:
         ``annotators`` is the list of their names, if they are known.
 
     Raises:
-        RecordError: A cell is malformed, two columns give one dimension different scales, or the
-            column of annotators that the user named does not have one name for each rating.
+        RecordError: A cell is malformed, or two columns give one dimension different scales. Also
+            if ``columns`` names a column of annotators that does not have one name for each rating.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}

@@ -80,7 +80,7 @@ class ReadOptions(Config):
 
     Attributes:
         format: Kind of file, such as ``csv``.
-        column: Fields and their columns as strings, ``id=ticket``. They override ``columns``.
+        column: Columns of fields, as strings such as ``id=ticket``. They override ``columns``.
         columns: Field -> column: ``{"id": "ticket"}``. May also hold ``roles`` and ``labels``:
             ``{"roles": {"Kunde": "user"}, "labels": {"Quality": "overall:1..5"}}``.
         label: Columns of human ratings with dimension and scale: ``Quality=overall:1..5``.
@@ -359,8 +359,7 @@ def parse_dialogue(record: object, *, changes: Counts | None = None) -> Dialogue
     Args:
         record: A list of messages, or a dict such as ``{"messages": [...]}`` or
             ``{"prompt": "Hi!", "response": "Hello!"}``.
-        changes: Counter of what was left out, to which this dialogue is added:
-            ``{"tool calls": 2}``.
+        changes: Counter of what was left out, such as ``{"tool calls": 2}``. It is increased.
 
     Raises:
         RecordError: The record cannot be read. The error names the field.

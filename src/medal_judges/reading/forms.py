@@ -52,7 +52,7 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a user's file that keeps track of which columns have been read.
+    """A row of a file that keeps track of which columns have been read.
 
     Attributes:
         record: Column -> value.
@@ -92,9 +92,8 @@ class Row:
         return dict(value)
 
     def add_labels(self, line: Fields) -> None:
-        """Adds the ratings in the user's label columns to ``line``, an object in this project's
-        JSONL format, and marks these columns as read. Raises RecordError if a rating is malformed.
-        """
+        """Adds the human ratings in the row to ``line``, an object in this project's JSONL format,
+        and marks their columns as read. Raises RecordError if a rating is malformed."""
         self.used |= self.columns.labels.keys()
         for name, value in read_labels(self.record, self.columns).items():
             if isinstance(line.get(name), dict):
@@ -180,8 +179,8 @@ def detect_form(record: Record, columns: ColumnMap) -> str | None:
     """Returns the form of ``record``, such as ``messages``, ``prompts`` (a prompt with its
     response) or ``turns`` (one message in each row). Returns None if the form is unknown.
 
-    Columns that the user named decide first. With a column for ``role`` and one for ``content``,
-    the form is ``turns``.
+    Columns that ``columns`` names decide first. If it names one for ``role`` and one for
+    ``content``, the form is ``turns``.
 
     Args:
         record: A row of the file.
@@ -223,10 +222,10 @@ def is_in_line_format(record: Record, columns: ColumnMap) -> bool:
 @reader("line", "the line format", is_in_line_format)
 def read_line_format(row: Row) -> Fields:
     """Returns the fields of ``row``, which is in this project's JSONL format. Nested JSON is
-    parsed, and the ratings in the user's label columns are added.
+    parsed, and the human ratings are added.
 
-    Columns that the user named replace fields. With ``id=ticket``, the id is the value of
-    ``ticket``.
+    Columns that ``row.columns`` names replace fields. With ``{"id": "ticket"}``, the id is the
+    value of ``ticket``.
 
     Raises:
         RecordError: The row has both ``messages`` and ``dialogue``, or nested JSON or a rating is
@@ -316,7 +315,7 @@ def _parse_messages(column: str, cell: object, columns: ColumnMap) -> list[Messa
     Args:
         column: Name of the cell in errors.
         cell: A list of messages, an object with such a list, or either of them as a JSON string.
-        columns: The user's names of fields and speakers.
+        columns: What the file calls its fields and speakers.
 
     Raises:
         RecordError: ``cell`` is not a list of objects, or is empty.
@@ -340,7 +339,7 @@ def _normalize_message(field: str, message: Record, columns: ColumnMap) -> Messa
 
     Args:
         field: Name of the message in errors, such as ``messages[3]``.
-        columns: The user's names of fields and speakers.
+        columns: What the file calls its fields and speakers.
     """
     role = columns.value(message, "role")
     if role is None:

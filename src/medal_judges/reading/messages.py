@@ -75,8 +75,7 @@ def read_messages(
         models: Role -> name of the speaker: ``{"assistant": "gpt-4.1"}``.
         context: What the dialogue started from: ``{"scene": "Two friends cook."}``.
         meta: Any other data to keep with the dialogue.
-        changes: Counter of what was left out, to which this dialogue is added:
-            ``{"tool calls": 2}``.
+        changes: Counter of what was left out, such as ``{"tool calls": 2}``. It is increased.
 
     Raises:
         RecordError: ``messages`` is empty or holds no text, a message has an unknown role or type

@@ -34,8 +34,11 @@ _REPLACED = ("scene", "labels")
 
 
 def is_released_row(record: Record) -> bool:
-    """Returns whether ``record`` is a row of MEDAL's released data. Such a row has a list of
-    ``models``, or a scene, no id, and a ``source`` that ends in a number."""
+    """Returns whether ``record`` is a row of MEDAL's released data.
+
+    Such a row has a list under ``models``. Otherwise it has a ``scene``, no ``id``, and a
+    ``source`` that ends in a number.
+    """
     if isinstance(record.get("models"), list):
         return True
     # A scene, no id, and a source that ends in the number of a context.

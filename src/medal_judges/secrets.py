@@ -34,7 +34,7 @@ def register_secret(secret: str) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Returns ``text`` with ``***`` in place of every secret from ``register_secret``."""
+    """Returns ``text`` with ``***`` in place of every registered secret."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

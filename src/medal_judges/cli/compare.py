@@ -27,8 +27,9 @@ def compare(options: CompareOptions) -> None:
     A mean hides a few chats that are much worse. --bad overall=1.5 adds the share of scores below
     1.5.
 
-    A gate stops a release: --fail-if-worse is a gate on means, --fail-if-more-bad one on shares.
-    The exit status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it cannot be computed.
+    A gate stops a release: --fail-if-worse is a gate on means, --fail-if-more-bad on shares of bad
+    scores. The exit status is 1 if a gate fails, 4 if it is undecided, and 2 or 3 if it cannot be
+    computed.
 
     Example: medal compare v1.jsonl v2.jsonl --out compared
     """

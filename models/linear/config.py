@@ -31,33 +31,36 @@ class LinearConfig(TrainedConfig):
     Attributes:
         base: The pretrained text encoder, which is not trained: a Hub id, a folder,
             ``embedded:minilm`` or ``embedded:e5``.
-        base_revision: The branch, tag or commit of a Hub id.
+        base_revision: The branch, tag or commit of a Hub id. None is the main branch.
         max_tokens: The maximum number of tokens that the encoder reads at once. Longer texts are
             encoded in pieces.
-        reading: What a head reads. ``turns``: the mean embedding and mean features of each
-            speaker's turns. ``dialogue``: the embedding of the whole dialogue as one text, and the
-            mean features of each speaker's turns. ``answers``: each assistant turn with the user
-            turn before it. A dialogue is then read as its mean answer, or as its worst one if low
-            scores are good.
+        reading: What a head reads. ``turns``: the mean embedding and mean features of the user's
+            turns, and those of the assistant's. ``dialogue``: the embedding of the whole dialogue
+            as one text, and the mean features of the user's and of the assistant's turns.
+            ``answers``: the mean of all answers, where an answer is an assistant turn with the user
+            turn before it. On a dimension on which low scores are good, the score is that of the
+            worst answer instead.
         vectors: Whether the heads read embeddings. Otherwise they read ``features`` only.
-        features: The names of turn features, listed in base/turn_features.py, such as ``log_words``
-            (log of the number of words). ``log_words`` is for both speakers, ``user.log_words`` for
-            one.
+        features: The names of turn features, listed in base/turn_features.py. ``log_words`` (log of
+            the number of words) is for both speakers, ``user.log_words`` for the user only.
         limit: The maximum absolute value of a standardised feature. Larger values are clipped. None
             clips nothing.
         reply: Example replies of a pleased and of an annoyed user, such as ``{"positive": ["Good
             point."], "negative": ["Stop it."]}``. The features ``reaction``, ``expected_reaction``
-            and ``follows_answer`` need them.
+            and ``follows_answer`` compare turns with these replies. None is for a judge without
+            these features.
         head: The model of each dimension: ``ridge``, ``logistic`` or ``mlp_classifier``. None is
             ``logistic`` for a binary dimension and ``ridge`` for any other.
-        grid: Hyperparameter -> the values among which cross-validation chooses, such as ``{"alpha":
-            [0.1, 1]}``. Linear heads have ``alpha`` (L2 penalty) and ``share`` (a factor on
-            embeddings). MLPs have ``classes`` (the highest class, where the lowest is 0) and the
-            arguments of scikit-learn's MLPClassifier.
+        grid: Hyperparameter -> the values among which training chooses, such as ``{"alpha": [0.1,
+            1]}``. Linear heads have ``alpha`` (L2 penalty) and ``share`` (a factor on embeddings,
+            where 0 ignores them). MLPs have ``classes`` (the highest class, where the lowest is 0)
+            and the arguments of scikit-learn's MLPClassifier. A hyperparameter that is not given
+            has default values.
         stretch: Whether to rescale a ridge head's scores to the standard deviation of the labels.
         prior_weights: Dimension -> feature -> a weight to add to the fitted weights, such as
-            ``{"overall": {"user.near_copy": -0.25}}``. The largest absolute value is the standard
-            deviation of the added part, relative to that of the fitted part. Needs ``stretch``.
+            ``{"overall": {"user.near_copy": -0.25}}``. If the largest absolute value is 0.25, the
+            added part of the scores has 0.25 times the standard deviation of the fitted part. Needs
+            ``stretch``.
         offsets: Dimension -> language -> a constant to add to a ridge head's score, as a fraction
             of the scale, such as ``{"overall": {"de": 0.03}}``. If given, the judge supports only
             these languages.
@@ -140,11 +143,12 @@ class LinearConfig(TrainedConfig):
 
     @property
     def feature_columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Feature -> its input columns, as pairs (side, name). Side 0 is the user, side 1 the
+        """Feature -> its input columns, each as a pair (side, name). Side 0 is the user, side 1 the
         assistant.
 
-        The feature ``copy`` gives three keys: ``copy`` with the columns ``(0, "copy")`` and ``(1,
-        "copy")``, ``user.copy`` with the first and ``assistant.copy`` with the second.
+        The feature ``copy`` is for both speakers and gives three keys: ``copy`` with the columns
+        ``(0, "copy")`` and ``(1, "copy")``, ``user.copy`` with the first column, and
+        ``assistant.copy`` with the second.
         """
         columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
@@ -166,14 +170,15 @@ class LinearConfig(TrainedConfig):
 
     @property
     def needs_base(self) -> bool:
-        """Whether the judge needs its text encoder. Without it, the judge reads only features of
-        the text."""
+        """Whether the judge needs its text encoder. If not, the judge reads only features that are
+        computed without embeddings."""
         return self.vectors or self.needs_turn_vectors
 
     def head_name(self, kind: str) -> HeadName:
         """Returns the model of a dimension: ``ridge``, ``logistic`` or ``mlp_classifier``.
 
         Args:
-            kind: The dimension's kind, such as ``binary``. It matters only if ``head`` is None.
+            kind: The dimension's kind, such as ``binary``. It matters only if the setting ``head``
+                is None.
         """
         return self.head or ("logistic" if kind == "binary" else "ridge")

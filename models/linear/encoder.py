@@ -107,8 +107,8 @@ class TextEncoder:
         """The model of sentence-transformers, loaded without network access.
 
         Raises:
-            JudgeLoadError: The model cannot be loaded, or its folder has pickles or foreign
-                modules, which could run code.
+            JudgeLoadError: The model cannot be loaded. Or its folder could run code: it has .bin
+                files, or modules that are not from sentence-transformers.
         """
         folder = self.folder
         foreign = [path.name for path in folder.rglob("*.bin")]
@@ -176,11 +176,11 @@ class TextEncoder:
         """Splits a text into pieces that the encoder can read at once.
 
         Args:
-            ids: The token ids of the text, from ``token_ids``.
+            ids: The token ids of the text, without special tokens.
 
         Returns:
-            The token ids of each piece with special tokens such as ``[CLS]``, at most
-            ``config.max_tokens`` in all.
+            The token ids of each piece, with special tokens such as ``[CLS]``. A piece has at most
+            ``config.max_tokens`` ids, special tokens included.
         """
         pieces = []
         for start in range(0, max(1, len(ids)), self.limit):
@@ -192,8 +192,8 @@ class TextEncoder:
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
         """Returns the embedding of each text, a unit vector: [texts, width].
 
-        A text of several pieces has the mean of their embeddings, weighted by their numbers of
-        tokens and scaled to length 1.
+        The embeddings of the pieces of one text are averaged, with their numbers of tokens as
+        weights. The mean is then scaled to length 1.
 
         Args:
             texts: For each text, the token ids of its pieces, from ``to_pieces``.

@@ -21,17 +21,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """The trained model of one dimension, which maps the inputs [n, C] of n dialogues to scores.
+    """The trained model of one dimension. It maps the inputs [n, C] of n dialogues, with C columns
+    of features and embeddings, to scores.
 
     Attributes:
         kind: ``ridge`` (outputs a score, mostly on [0, 1]), ``logistic`` (outputs a logit) or
             ``mlp_classifier`` (outputs class logits).
-        layers: Pairs (weight [in, out], bias [out]), with ReLU between them. ``ridge`` and
-            ``logistic`` have one layer with one output.
+        layers: A pair (weight [in, out], bias [out]) for each layer, with ReLU between the layers.
+            ``ridge`` and ``logistic`` have one layer with one output.
         top: The highest class of an MLP, whose lowest class is 0. For the other kinds it is 1.
         classes: The classes that occur in an MLP's training data. Empty for the other kinds.
-        averages: The pair (user, assistant): what an average turn of this speaker adds to the
-            output of ``ridge`` or ``logistic``.
+        averages: A pair of numbers, for user turns and for assistant turns: what the average turn
+            adds to the output of ``ridge`` or ``logistic``.
     """
 
     kind: HeadName
@@ -54,8 +55,8 @@ class FittedHead:
             kind: ``ridge`` or ``logistic``.
             weights: The weight of each input column, [C].
             bias: The constant term.
-            averages: The pair (user, assistant): what an average turn of this speaker adds to the
-                output.
+            averages: A pair of numbers, for user turns and for assistant turns: what the average
+                turn adds to the output.
         """
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
@@ -70,7 +71,7 @@ class FittedHead:
 
     def mlp_probabilities(self, columns: Floats) -> Floats:
         """Returns an MLP's probabilities of the classes 0 to ``top``, [n, top + 1], for the inputs
-        ``columns`` [n, C]. A class that training has not seen has probability 0."""
+        ``columns`` [n, C]. A class that does not occur in the training data has probability 0."""
         logits = torch.from_numpy(self.outputs(columns))
         if len(self.classes) == 2:
             # scikit-learn has one logistic output for two classes
@@ -82,13 +83,13 @@ class FittedHead:
     def unit_scores(
         self, columns: Floats, decode: str, temperature: float = 1.0
     ) -> Floats:
-        """Returns a score on [0, 1] for each of n dialogues, [n]. Isotonic calibration and the
-        decision threshold are applied later.
+        """Returns a score on [0, 1] for each of n dialogues, [n], before isotonic calibration and
+        before the decision threshold.
 
         Args:
             columns: The inputs, [n, C].
-            decode: Whether an MLP's score is the ``expected`` class or the most probable class
-                (``argmax``).
+            decode: How an MLP's class probabilities become a score: the ``expected`` class, or the
+                most probable class (``argmax``).
             temperature: Divides the logit of a logistic head.
         """
         if self.kind == "logistic":
@@ -116,8 +117,8 @@ class FittedHead:
         }
 
     def named_arrays(self, name: str) -> dict[str, Floats]:
-        """Returns tensor name -> weights, such as ``{"heads.overall.0.weight": ...}`` for the first
-        layer. ``name`` is the dimension."""
+        """Returns tensor name -> weights or bias of a layer, such as ``{"heads.overall.0.weight":
+        ...}`` for the first layer. ``name`` is the dimension, here ``overall``."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -136,7 +137,8 @@ class FittedHead:
         ``tensors``.
 
         Args:
-            record: What judge.json stores about the head, from ``to_record``.
+            record: What judge.json stores about the head, such as its kind and its number of
+                layers.
             tensors: Tensor name -> saved weights, such as ``heads.overall.0.weight``, of all heads.
             columns: The number of input columns.
 
@@ -167,13 +169,14 @@ class FittedHead:
 
 
 def spread_over_levels(probabilities: Floats, levels: int) -> Floats:
-    """Distributes the probabilities of classes over the levels of a scale, and keeps the expected
-    value.
+    """Distributes the probabilities of classes over the levels of a scale. The expected value stays
+    the same.
 
     Args:
         probabilities: The probability of each class, [n, classes]. The classes are evenly spaced
-            from the first level to the last.
-        levels: The number of levels.
+            from the first level to the last. For example, the middle one of three classes is the
+            third of five levels.
+        levels: The number of levels, which are the possible ratings.
 
     Returns:
         The probability of each level, [n, levels].

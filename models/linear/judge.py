@@ -64,17 +64,18 @@ class LinearJudge(LearnedJudge):
     """A judge with a linear model or an MLP for each dimension. Their inputs are embeddings and
     features of turns.
 
-    Linear models that read turns also give contributions: what each turn adds to the score.
+    A linear model that reads turns also says what each turn adds to the score (the contributions).
 
     Args:
         config: The settings.
         dimensions: The dimensions to score.
         encoder: The model that turns texts into embeddings. None if the judge reads only features.
-        heads: Dimension -> its trained model.
-        device: Where the encoder runs. None is the GPU if there is one.
+        heads: Dimension -> its trained model. None is for a judge that is not trained yet.
+        device: Where the encoder runs, such as ``cuda``. None is the GPU if there is one, otherwise
+            the CPU.
         dtype: The encoder's precision: ``fp32``, ``bf16`` or ``fp16``.
-        state: The judge's ``name``, its ``calibration`` (dimension -> Calibration) and ``facts``
-            about the training run, all optional.
+        state: Optional arguments: the judge's ``name``, its ``calibration`` (dimension ->
+            Calibration), and ``facts`` about the training run, such as ``{"seed": 0}``.
     """
 
     family = "linear"
@@ -129,13 +130,13 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge that needs no training: its score is the sigmoid of a sum of z-scores of
-        features.
+        """Returns a judge that needs no training. Its score is the sigmoid of a sum of standardised
+        features of assistant turns.
 
         Args:
-            settings: The ``name``, the ``rubric`` and the ``features`` of assistant turns, such as
-                ``{"copy": {"mean": 0.1, "std": 0.1, "good": -1}}``. ``good`` is 1 if high values
-                are good, otherwise -1.
+            settings: The ``name``, the ``rubric`` and the ``features``, such as ``{"copy": {"mean":
+                0.1, "std": 0.1, "good": -1}}``. ``mean`` and ``std`` standardise the feature.
+                ``good`` is 1 if high values of the feature are good, otherwise -1.
             dimensions: The dimensions to score. None takes all of the rubric.
 
         Raises:
@@ -336,12 +337,12 @@ class LinearJudge(LearnedJudge):
             yield DimensionScore(score, distribution, details, moves)
 
     def unit_scores(self, name: str, columns: Floats) -> Floats:
-        """Returns a score on [0, 1] for each of n dialogues, [n]. Isotonic calibration and the
-        decision threshold are applied later.
+        """Returns a score on [0, 1] for each of n dialogues, [n], before isotonic calibration and
+        before the decision threshold.
 
         Args:
             name: The dimension to score.
-            columns: The head's inputs, [n, C].
+            columns: The inputs of the dimension's head, [n, C].
         """
         return self.heads[name].unit_scores(
             columns, self.config.decode, self.calibration_of(name).temperature

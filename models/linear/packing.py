@@ -42,7 +42,8 @@ class PackedBert:
         width of the encoder.
 
         Args:
-            pieces: The token ids of each text. Texts of the same length must follow each other.
+            pieces: The token ids of each text. Texts with the same number of tokens must follow
+                each other.
         """
         settings = self.settings
         # The pieces are sorted by length, so texts of one length are together.

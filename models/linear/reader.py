@@ -32,23 +32,23 @@ _NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 class DialogueReading:
     """The features and embeddings of a dialogue's T turns, before they are standardised.
 
-    M and F are numbers of features, and H is the width of an embedding. ``DialogueReader.read``
-    fills all fields, and ``DialogueReader.add_reply_features`` later replaces ``features``.
+    M and F are numbers of features, and H is the width of an embedding. A reply model is a network
+    that predicts the user's next turn.
 
     Attributes:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        measures: The features that need no reply model (a network that predicts the user's next
-            turn), [T, M].
-        features: ``measures``, followed by the features from the reply models if there are any, [T,
-            F].
+        measures: The features that need no reply model, [T, M].
+        features: The features that the heads read, [T, F]. They are ``measures``, followed by the
+            features from the reply models if there are any.
         texts: The embeddings of the turns (unit vectors), [T, H], or [T, 0] if not needed.
-        vectors: ``texts`` if the heads read embeddings of turns. Otherwise [T, 0].
+        vectors: The same embeddings as ``texts`` if the heads read embeddings of turns. Otherwise
+            [T, 0].
         weights: The weight of each turn in the mean over its speaker's turns, [T].
-        text_vector: The embedding of the whole dialogue, [H], with ``reading: dialogue``. Otherwise
-            [0].
-        tokens: The number of tokens of all turns. Without an encoder it is the number of turns.
-        skipped: How many of the oldest turns are left out of these arrays because the dialogue is
-            too long.
+        text_vector: The embedding of the whole dialogue, [H], if the judge's setting ``reading`` is
+            ``dialogue``. Otherwise [0].
+        tokens: The number of tokens of the T turns. Without an encoder it is T.
+        skipped: How many of the oldest turns are left out of these arrays, because the dialogue has
+            more than 512.
     """
 
     roles: npt.NDArray[np.int64]
@@ -88,7 +88,8 @@ class TurnScale:
 
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
-        """Returns a TurnScale that changes nothing: means of 0 and standard deviations of 1.
+        """Returns a TurnScale that changes nothing: all means are 0, and all standard deviations
+        are 1.
 
         Args:
             features: The number F of features.
@@ -99,17 +100,18 @@ class TurnScale:
         )
 
     def named_arrays(self) -> dict[str, Floats]:
-        """Returns tensor name -> array, such as ``{"scale.mean": ...}``, without empty arrays."""
+        """Returns tensor name -> array, such as ``{"scale.mean": ...}``. Empty arrays are left out."""
         arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 
     def standardise(
         self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
     ) -> Floats:
-        """Returns standardised features, [T, m].
+        """Returns standardised features of T turns, [T, m]: less the mean, divided by the standard
+        deviation.
 
         Args:
-            measures: The first m features of T turns, [T, m].
+            measures: The first m of the F features of each turn, [T, m].
             roles: 0 for a user turn, 1 for an assistant turn, [T].
             limit: The maximum absolute value. Larger values are clipped. None clips nothing.
         """
@@ -119,8 +121,7 @@ class TurnScale:
 
 
 def concat_field(readings: Sequence[DialogueReading], field: str) -> npt.NDArray[Any]:
-    """Returns the arrays ``field`` of all ``readings`` as one array, concatenated along the turns:
-    [T, ...].
+    """Returns one array with a row for each turn of all ``readings``, in order.
 
     Args:
         field: The name of an array of DialogueReading with a row for each turn, such as
@@ -151,8 +152,8 @@ class DialogueReader:
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
-        """What each of the C input columns holds: a pair (side, feature), or None for a component
-        of an embedding. Side 0 is the user, side 1 the assistant."""
+        """What each of the C input columns of a head holds: a pair (side, feature), or None for a
+        component of an embedding. Side 0 is the user, side 1 the assistant."""
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
@@ -163,15 +164,16 @@ class DialogueReader:
 
     @property
     def vector_mask(self) -> npt.NDArray[np.bool_]:
-        """[C]: True for each input column that is a component of an embedding, False for a
-        feature."""
+        """Whether each of the C input columns of a head is a component of an embedding, [C]. False
+        is a feature."""
         return np.array([feature is None for feature in self.layout])
 
     def feature_row(self, values: Mapping[str, float]) -> Floats:
-        """Returns an input row [C] with the given features, and 0 in all other columns.
+        """Returns one input row of a head, [C]. Columns of features that are not given are 0.
 
         Args:
-            values: Feature -> the number to write into its columns, such as ``{"user.copy": 1.0}``.
+            values: Feature -> the number to write, such as ``{"user.copy": 1.0}``. ``copy`` without
+                a prefix writes it for the user and for the assistant.
         """
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
@@ -182,10 +184,11 @@ class DialogueReader:
     # -- what costs: features and vectors of turns -----------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[DialogueReading]:
-        """Computes the features and embeddings of the turns of each of ``dialogues``.
+        """Computes the features and embeddings of the turns of each of ``dialogues``, in order.
+        Features that need a reply model are not computed yet.
 
         Args:
-            budget: The maximum number of padded tokens in a batch.
+            budget: The maximum number of tokens in a batch of the encoder, with padding.
         """
         starts = [self._count_skipped(dialogue) for dialogue in dialogues]
         spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
@@ -306,7 +309,7 @@ class DialogueReader:
         Does nothing if the judge has no reply models.
 
         Args:
-            half: In training, the index of the reply model to use, 0 or 1. None takes the mean of
+            half: In training, which of the two reply models to use, 0 or 1. None takes the mean of
                 both.
         """
         if self.reactions is None or not readings:
@@ -323,8 +326,9 @@ class DialogueReader:
             reading.features = np.concatenate(features, axis=1)
 
     def turn_columns(self, readings: Sequence[DialogueReading]) -> Floats:
-        """Returns the standardised features and the centred embedding of each of the T turns of all
-        ``readings``, side by side, [T, F + W]."""
+        """Returns a row for each of the T turns of all ``readings``, [T, F + W]: its F standardised
+        features, then the W numbers of its embedding. The mean embedding of the training data is
+        subtracted. W is 0 if the heads read no embeddings of turns."""
         sides = concat_field(readings, "roles")
         standardised = self.scale.standardise(
             concat_field(readings, "features"), sides, self.config.limit
@@ -337,13 +341,14 @@ class DialogueReader:
     ) -> Floats:
         """Returns the inputs of the heads for n dialogues, [n, C].
 
-        The C columns are the embedding of the whole dialogue (only with ``reading: dialogue``), the
-        weighted sum of the user turns, and the weighted sum of the assistant turns.
+        The C columns are the embedding of the whole dialogue (only with the setting ``reading:
+        dialogue``), the weighted sum of the user turns, and the weighted sum of the assistant
+        turns.
 
         Args:
-            readings: The n dialogues.
-            rows: The F features and the embedding (W numbers) of each of their T turns, from
-                ``turn_columns``, [T, F + W].
+            readings: The n dialogues, with T turns in all.
+            rows: The F standardised features and the embedding (W numbers) of each turn, [T, F +
+                W].
             weights: How much each turn counts in the sum of its speaker's turns, [T].
         """
         sides = concat_field(readings, "roles")
@@ -357,12 +362,13 @@ class DialogueReader:
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
-    """Returns how much each of a dialogue's T turns counts in a mean of answers, [T]. An answer is
-    an assistant turn and the last user turn before it.
+    """Returns the weight of each of a dialogue's T turns in a mean over answers, [T]. An answer is
+    an assistant turn with the last user turn before it. Each of n answers gives both its turns the
+    weight 1 / n.
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].
-        answers: The indices of the assistant turns whose answers are averaged.
+        answers: The indices in ``roles`` of the assistant turns of these answers.
     """
     weights = np.zeros(len(roles))
     for answer in answers:

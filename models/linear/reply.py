@@ -59,17 +59,17 @@ class ReplyModel(nn.Module):
 
         Args:
             turn: The embeddings of the assistant turns, unit vectors [..., H].
-            before: The embeddings of the turns just before them, [..., H].
-            earlier: The embeddings of the turns before those in ``before``, [..., H].
-            measures: The features of the assistant turns, [..., F].
+            before: The embedding of the turn just before each assistant turn, [..., H].
+            earlier: The embedding of the turn two before each assistant turn, [..., H].
+            measures: The standardised features of the assistant turns, [..., F].
         """
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
         return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def project_turns(self, vectors: Tensor) -> Tensor:
-        """Maps the embeddings of turns, ``vectors`` [..., H], into the space of the predictions.
-        Returns unit vectors [..., H]."""
+        """Returns the embeddings of turns, ``vectors`` [..., H], mapped into the space of the
+        predictions, as unit vectors [..., H]."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def log_likelihood(self, expected: Tensor, turns: Tensor) -> Tensor:
@@ -77,18 +77,18 @@ class ReplyModel(nn.Module):
         same for all turns.
 
         Args:
-            expected: The predictions of ``forward``, [..., H].
+            expected: The predicted embeddings of the next turns, [..., H].
             turns: The embeddings of the actual next turns, [..., H].
         """
         return (expected * self.project_turns(turns)).sum(-1) * self.log_sharpness.exp()
 
     def log_mean_likelihood(self, expected: Tensor, others: Tensor) -> Tensor:
-        """Returns the log of the mean likelihood of N possible next turns, [...], up to the same
-        constant as ``log_likelihood``.
+        """Returns, for each prediction, the log of the mean likelihood of N possible next turns,
+        [...]. It is up to a constant that is the same for all predictions.
 
         Args:
-            expected: The predictions of ``forward``, [..., H].
-            others: The embeddings of the possible turns, [N, H].
+            expected: The predicted embeddings of the next turns, [..., H].
+            others: The embeddings of the possible next turns, [N, H].
         """
         return log_mean_exp_cosine(
             expected, self.project_turns(others), self.log_sharpness.exp()
@@ -103,7 +103,7 @@ def log_mean_exp_cosine(
 
     Args:
         vectors: Unit vectors, [..., H].
-        others: N unit vectors to compare with ``vectors``, [N, H].
+        others: N unit vectors, [N, H], with which each of ``vectors`` is compared.
         sharpness: Multiplies the cosine similarity.
     """
     scores = vectors @ others.T * sharpness
@@ -111,12 +111,13 @@ def log_mean_exp_cosine(
 
 
 def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns three tensors [T, H]: each turn, the turn before it, and the turn two before it.
+    """Returns three tensors [T, H], whose row i is about turn i: the turn itself, the turn before
+    it, and the turn two before it.
 
-    Where the dialogue has no such earlier turn, the turn itself is repeated.
+    If the dialogue has no such earlier turn, the row repeats turn i.
 
     Args:
-        unit: The embeddings of a dialogue's turns, [T, H].
+        unit: The embeddings of a dialogue's T turns, [T, H].
     """
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
@@ -124,22 +125,22 @@ def turns_with_context(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Reactions(nn.Module):
-    """Scores how positively users react to assistant turns, by comparing embeddings with typical
+    """Scores how positively users react to assistant turns. Embeddings are compared with typical
     replies of a pleased and of an annoyed user.
 
-    A user turn is itself a reaction. The reaction to an assistant turn, the next user turn, is
-    predicted by a ReplyModel.
+    A user turn is itself a reaction. For an assistant turn, a ReplyModel predicts the user's
+    reaction, the next turn.
 
     Args:
-        reactions: ``positive`` and ``negative`` -> typical reactions, such as ``["Good point."]``.
+        reactions: The typical replies: ``{"positive": ["Good point."], "negative": ["Stop it."]}``.
             Only their number is used here. Training or loading fills in their embeddings.
         vector_width: The width H of a turn's embedding.
         features: The number F of features of a turn.
 
     Attributes:
         models: Two reply models, each trained on one half of the dialogues.
-        positive: The embeddings of the P positive reactions, [P, H].
-        negative: The embeddings of the N negative reactions, [N, H].
+        positive: The embeddings of the P positive replies, [P, H].
+        negative: The embeddings of the N negative replies, [N, H].
     """
 
     positive: Tensor
@@ -172,15 +173,17 @@ class Reactions(nn.Module):
 
         Args:
             units: For each dialogue, the embeddings of its T turns (unit vectors), [T, H].
-            measures: The features of the turns of all dialogues, one after the other, [N, F].
+            measures: The F standardised features of each turn, for the turns of all dialogues one
+                after the other, [turns, F].
             roles: For each dialogue, 0 for a user turn and 1 for an assistant turn, [T].
-            half: In training, the reply model to use, 0 or 1. None takes the mean of both.
+            half: In training, which of the two reply models to use, 0 or 1. None takes the mean of
+                both.
 
         Returns:
-            [T, 3] for each dialogue: how positive a user turn is (``reaction``), how positive the
-                predicted reply to an assistant turn is (``expected_reaction``), and how well a user
-                turn fits the assistant turn before it (``follows_answer``). A feature is 0 for
-                turns that it does not apply to.
+            An array [T, 3] for each dialogue. Column 0 (``reaction``): how positive a user turn is.
+                Column 1 (``expected_reaction``): how positive the predicted reply to an assistant
+                turn is. Column 2 (``follows_answer``): how well a user turn fits the assistant turn
+                before it. A column is 0 for turns that it does not apply to.
         """
         contexts = [
             turns_with_context(torch.from_numpy(unit).float()) for unit in units
@@ -222,8 +225,8 @@ class Reactions(nn.Module):
         return np.split(columns, ends[:-1])
 
     def tensors_to_save(self) -> dict[str, Tensor]:
-        """Returns tensor name -> tensor, such as ``{"reply.positive": ...}``: the reply models in
-        half precision, and the embeddings of the typical reactions."""
+        """Returns tensor name -> tensor, such as ``{"reply.positive": ...}``. These are the weights
+        of the reply models in half precision, and the embeddings of the typical replies."""
         tensors = {}
         for name, tensor in self.state_dict().items():
             is_model = name.startswith("models.")
@@ -239,13 +242,13 @@ class Reactions(nn.Module):
         tensors: Mapping[str, Tensor],
         path: Path,
     ) -> Reactions:
-        """Returns the saved reply models with the embeddings of the typical reactions.
+        """Returns the saved reply models with the embeddings of the typical replies.
 
         Args:
-            texts: ``positive`` and ``negative`` -> the typical reactions.
+            texts: The typical replies: ``{"positive": ["Good point."], "negative": ["Stop it."]}``.
             vector_width: The width H of a turn's embedding.
             features: The number F of features of a turn.
-            tensors: Tensor name -> tensor, from ``tensors_to_save``.
+            tensors: Tensor name -> saved tensor, such as ``{"reply.positive": ...}``.
             path: The file of the tensors, for error messages.
 
         Raises:

@@ -41,19 +41,19 @@ class LoraConfig(HeadedConfig):
     Attributes:
         family: Always ``lora``.
         base: The base model: a Hub id, a folder or ``embedded:smollm2``.
-        base_revision: The branch, tag or commit of a Hub id. None is main.
+        base_revision: The branch, tag or commit of a Hub id. None is the main branch.
         head: ``scoring`` computes scores from a dialogue's last token, with a classification head.
             ``generative`` learns to write scores as the answer to a prompt.
         heads: Dimension -> settings of its output head, such as ``{overall: {kind: ordinal}}``.
             Only with ``head: scoring``.
-        peft: Fields of PEFT's LoraConfig, such as ``use_dora``. The defaults are ``r`` 16,
+        peft: Fields of PEFT's LoraConfig, such as ``{use_dora: true}``. The defaults are ``r`` 16,
             ``lora_alpha`` 32 and ``target_modules`` ``all-linear``.
         quantize: ``nf4`` loads the base model in 4 bits (QLoRA), which needs bitsandbytes and is
             slow on a CPU. None does not quantize.
-        max_tokens: The maximum length of a dialogue (of the prompt, for a generative judge) in
-            tokens. A longer dialogue loses its oldest turns.
-        layout: How a generative judge's prompt asks. ``together`` asks one question about all
-            dimensions, ``each`` one question per dimension. None is ``together``.
+        max_tokens: The maximum length of a dialogue in tokens. For a generative judge it is the
+            maximum length of the whole prompt. A longer dialogue loses its oldest turns.
+        layout: How a generative judge asks. ``together`` asks one question about all dimensions,
+            ``each`` one question per dimension. None is ``together``.
         answer_tokens: The maximum length of a generated answer in tokens (generative judges).
         comment_chars: The maximum length of a comment on a score in characters (generative judges).
 
@@ -82,8 +82,8 @@ class LoraConfig(HeadedConfig):
 
 
 def with_absolute_base(config: LoraConfig) -> LoraConfig:
-    """Returns ``config`` with the absolute path of its base model if that is a folder, otherwise
-    ``config`` unchanged."""
+    """Returns a copy of ``config`` with the absolute path of the base model, if that is a folder.
+    If it is not a folder, returns ``config`` itself."""
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -102,14 +102,15 @@ def load_adapted_model(
     Args:
         device: The device of the model, such as ``cuda``. None is the GPU if there is one.
         saved: The folder of a judge with trained adapters. None makes new adapters.
-        labels: Fields of transformers' config for a classification head, such as ``num_labels``.
-            None for a generative judge.
+        labels: Fields of transformers' config for a classification head, such as ``{"num_labels":
+            2}``. None for a generative judge.
         dtype: The dtype of the base model, unless it is quantised. New adapters are in fp32.
 
     Raises:
         ConfigError: The settings do not fit the base model.
         JudgeLoadError: The base cannot be loaded, or the saved adapters do not fit ``config``.
-        MissingExtraError: PEFT is not installed, or bitsandbytes is not and ``config`` quantizes.
+        MissingExtraError: PEFT is not installed. Or ``config.quantize`` is set and bitsandbytes is
+            not installed.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -166,8 +167,8 @@ def rebuild_trained_network(
         config: The settings of the judge, which name the base model.
         device: The device of the network, such as ``cuda``. None is the GPU if there is one.
         state: Parameter name -> tensor after training. Weights of the base model in it are ignored.
-        labels: Fields of transformers' config for a classification head, such as ``num_labels``.
-            None for a generative judge.
+        labels: Fields of transformers' config for a classification head, such as ``{"num_labels":
+            2}``. None for a generative judge.
 
     Raises:
         JudgeLoadError: The base model cannot be loaded.
@@ -267,7 +268,7 @@ def save_adapters(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) 
     """Writes the adapters of ``model``, in PEFT's format, and the ``tokenizer`` into ``folder``.
 
     Args:
-        config: The settings of the judge. The name of its base model is saved with the adapters.
+        config: The settings of the judge. The name of its base model is written with the adapters.
     """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(

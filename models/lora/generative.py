@@ -49,10 +49,10 @@ class GenerativeLoraJudge(PromptedJudge):
     Args:
         network: A causal language model with adapters.
         tokenizer: The tokenizer of the base model.
-        config: The settings of the adapted model.
+        config: The settings of the base model and its adapters.
         prompted: The settings of the prompt and the scales.
         facts: What is known about the training run, such as ``{"seed": 0}``.
-        device: The device of the network, such as ``cuda``.
+        device: The device of the network, such as ``cuda``. None is the GPU if there is one.
         dtype: ``fp32``, ``bf16``, ``fp16``, or ``mixed``, which keeps the dtype of every weight.
     """
 
@@ -106,19 +106,20 @@ class GenerativeLoraJudge(PromptedJudge):
         device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge that asks the base model of ``config`` with untrained adapters.
+        """Returns a new judge: the base model of ``config`` with untrained adapters.
 
         Args:
-            config: The settings of the adapted model.
+            config: The settings of the base model and its adapters.
             dimensions: What the judge scores.
             name: The name of the judge.
-            rubric: A YAML file that describes the dimensions, or the name of a shipped one.
-            device: The device of the network. None is the GPU if there is one.
+            rubric: A YAML file that describes the dimensions, or the name of a shipped one, such as
+                ``medal``.
+            device: The device of the network, such as ``cuda``. None is the GPU if there is one.
             dtype: The dtype of the base model. The adapters are in fp32.
 
         Raises:
-            ConfigError: Answers of the base model cannot be restricted to JSON, or a setting is
-                wrong.
+            ConfigError: A setting is wrong, or the answers of the base model cannot be restricted
+                to JSON.
             JudgeLoadError: The base model cannot be loaded.
             MissingExtraError: A package is missing, such as PEFT.
         """
@@ -142,7 +143,7 @@ class GenerativeLoraJudge(PromptedJudge):
         return rebuild_trained_network(self.lora, self.device, state)
 
     def replace_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns a copy of the judge with another network, and without ``facts`` about the
+        """Returns a copy of the judge with another network. The copy has no ``facts`` about the
         training run.
 
         Args:
@@ -190,8 +191,9 @@ class GenerativeLoraJudge(PromptedJudge):
     def prepare_request(self, dialogue: Dialogue) -> ScoreRequest:
         """Returns the request to score the whole ``dialogue``.
 
-        Its ``payload``, a PromptView, has as many of the newest turns as fit the prompt. If none
-        fits, ``payload.failure`` says so.
+        The ``payload`` of the request is a PromptView with as many of the newest turns as fit the
+        model's context. If not even the last turn fits, ``payload.failure`` says so. It is None
+        otherwise.
         """
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
@@ -208,9 +210,10 @@ class GenerativeLoraJudge(PromptedJudge):
 
         Args:
             request: A dialogue to score, from ``prepare_request``.
-            question: The question of the prompt, about one or several dimensions.
+            question: The question that the prompt asks, about one or several dimensions.
             units: Dimension name -> label on [0, 1], for each dimension of the question.
-            comments: Dimension name -> comment to write into the answer. Dimensions may be missing.
+            comments: Dimension name -> comment to write into the answer. A dimension that is
+                missing here gets an empty comment.
 
         Returns:
             (token ids of the prompt, token ids of the answer with its end token).
@@ -235,7 +238,8 @@ class GenerativeLoraJudge(PromptedJudge):
         Args:
             question: The question to answer, about one or several dimensions.
             units: Dimension name -> label on [0, 1], for each dimension of the question.
-            comments: Dimension name -> comment to write into the answer. Dimensions may be missing.
+            comments: Dimension name -> comment to write into the answer. A dimension that is
+                missing here gets an empty comment.
         """
         builder = self.builder_for(None)
         fields = builder.answer
@@ -262,13 +266,14 @@ def prompted_config(
     prompt: str,
     dimensions: Sequence[Dimension],
 ) -> PromptedConfig:
-    """Returns the settings of a prompted judge that asks the adapted model of ``config``.
+    """Returns the settings of the prompt for a generative LoRA judge.
 
     Args:
-        config: The settings of the adapted model.
+        config: The settings of the base model and its adapters.
         name: The name of the judge.
-        rubric: A YAML file that describes ``dimensions``, or the name of a shipped one.
-        prompt: A YAML file with the prompt, or the name of a shipped one.
+        rubric: A YAML file that describes ``dimensions``, or the name of a shipped one, such as
+            ``medal``.
+        prompt: A YAML file with the prompt, or the name of a shipped one, such as ``lora``.
         dimensions: What the judge scores, some or all of the dimensions in ``rubric``.
 
     Raises:

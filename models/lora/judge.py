@@ -39,8 +39,8 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """A judge that reads a dialogue as a chat, and computes scores from its last token with a
-    classification head on a language model with adapters.
+    """A judge that reads a dialogue as a chat. A classification head computes the scores from the
+    chat's last token. The head sits on a causal language model with low-rank adapters.
 
     Make a new judge with ``create``, and read a saved one with ``load``.
     """
@@ -50,7 +50,7 @@ class LoraJudge(SequenceJudge):
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """The chat template of the tokenizer."""
+        """The chat template of the tokenizer, which renders a dialogue as the model's input."""
         return ChatTemplate(self.tokenizer)
 
     def move_to(self, device: Device, dtype: str) -> None:
@@ -75,7 +75,7 @@ class LoraJudge(SequenceJudge):
             config: The settings of the judge.
             dimensions: What the judge scores.
             name: The name of the judge. None is ``lora``.
-            device: The device of the network. None is the GPU if there is one.
+            device: The device of the network, such as ``cuda``. None is the GPU if there is one.
             dtype: The dtype of the base model.
 
         Raises:
@@ -109,10 +109,11 @@ class LoraJudge(SequenceJudge):
 
     @staticmethod
     def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
-        """Returns the judge saved in ``folder``, a LoraJudge or a GenerativeLoraJudge.
+        """Returns the judge saved in ``folder``. It is a GenerativeLoraJudge if the judge was
+        trained with ``head: generative``, otherwise a LoraJudge.
 
-        The base model is not in ``folder``. It is loaded from the Hub, its cache, or the path in
-        the settings.
+        The base model is not in ``folder``. It is loaded from the Hub, from the Hub's cache on this
+        machine, or from the folder that the settings name.
 
         Args:
             device: The device of the network, such as ``cuda``. None is the GPU if there is one.

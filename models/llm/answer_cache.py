@@ -24,11 +24,11 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of an answer: a hash of 32 hex digits of the model's name and of all
+    """Returns the cache key of an answer: 32 hex digits, a hash of the model's name and of all
     fields of ``request``.
 
     Args:
-        model: The name of the model.
+        model: The name of the model, such as ``openai/gpt-4.1-mini``.
     """
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
@@ -36,8 +36,8 @@ def answer_key(model: object, request: ChatRequest) -> str:
 
 
 class AnswerCache:
-    """A cache of answers in the SQLite file ``path``, which several processes and threads may use
-    at once. The file is created when it is first used."""
+    """A cache of answers in the SQLite file ``path``. Several processes and threads may use it at
+    once. The file is created when it is first used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

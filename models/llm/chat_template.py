@@ -42,7 +42,7 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """The token ids of a chat and of the text after it whose likelihood is computed.
+    """The token ids of a chat, followed by those of a text whose likelihood is computed.
 
     Attributes:
         ids: The token ids of the chat, then of the text.
@@ -96,8 +96,8 @@ class ChatTemplate:
         self._parted = lru_cache(maxsize=4096)(self._encode_up_to_special)
 
     def identity(self) -> dict[str, str]:
-        """Returns what distinguishes this template, such as ``{"template": HASH, "system":
-        "native", "turns": "alternating"}``: the hash of its text and how it shows roles."""
+        """Returns what distinguishes this template: the hash of its text and how it shows roles. An
+        example is ``{"template": HASH, "system": "native", "turns": "alternating"}``."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -118,7 +118,8 @@ class ChatTemplate:
             prefill: Text with which the next turn already begins. It follows the header.
 
         Raises:
-            ConfigError: The template drops a last turn by ``role``.
+            ConfigError: The template leaves out the next turn, because it never ends a chat with a
+                turn by ``role``.
         """
         return self.encode_prompt(self.prefix_text(messages, role, prefill))
 
@@ -134,7 +135,8 @@ class ChatTemplate:
             prefill: Text with which the next turn already begins. It follows the header.
 
         Raises:
-            ConfigError: The template drops a last turn by ``role``.
+            ConfigError: The template leaves out the next turn, because it never ends a chat with a
+                turn by ``role``.
         """
         return self._around(tuple(messages), role, prefill.strip())[0]
 
@@ -151,20 +153,21 @@ class ChatTemplate:
         )
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Returns the token ids of the prompt ``text``. They begin with one beginning-of-sequence
-        token if the model uses one."""
+        """Returns the token ids of the prompt ``text``. They begin with exactly one
+        beginning-of-sequence token if the model uses one."""
         return list(self._head(text))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and the text after it, ready for computing the text's
-        likelihood.
+        """Returns the token ids of a chat and of the text after it, from which the text's
+        likelihood can be computed.
 
         Args:
-            continuation: The chat and the text. With ``score_eos`` the token that ends the turn is
-                included.
+            continuation: The chat and the text. If its ``score_eos`` is True, the token that ends
+                the turn is included.
 
         Raises:
-            ConfigError: The text is empty, or the template drops a last turn by its speaker.
+            ConfigError: The text is empty. Or the template leaves out the text, because it never
+                ends a chat with a turn by this speaker.
         """
         c = continuation
         if not c.text.strip():
@@ -291,7 +294,7 @@ class ChatTemplate:
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
     """Returns ``messages`` with the system messages moved to the beginning of the first user turn.
-    If the chat does not begin with a user turn, a new one holds them."""
+    If the chat does not begin with a user turn, they become a new user turn at its beginning."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]
     if any(texts):
@@ -382,7 +385,7 @@ class TokenModel(LanguageModel):
 
         Args:
             prompts: The token ids of each prompt.
-            requests: The request of each prompt, with its sampling settings. ``max_tokens``
+            requests: The request of each prompt, with its sampling settings. Its ``max_tokens``
                 includes the tokens of thinking.
         """
 
@@ -390,8 +393,8 @@ class TokenModel(LanguageModel):
         return len(self.template.prefix_ids(messages, "assistant"))
 
     def to_sequence(self, continuation: Continuation) -> TokenSequence:
-        """Returns the token ids of a chat and the text after it, ready for computing the text's
-        likelihood.
+        """Returns the token ids of a chat and of the text after it, from which the text's
+        likelihood can be computed.
 
         Args:
             continuation: The chat and the text.

@@ -30,10 +30,10 @@ class Usage:
     """The tokens, time and money that a request took.
 
     Attributes:
-        input: Tokens of the prompt, including cached ones.
-        cached: Tokens of the prompt that were taken from a prefix cache.
-        output: Tokens of the answer, including reasoning.
-        reasoning: Tokens of reasoning before the answer.
+        input: The number of tokens of the prompt, including cached ones.
+        cached: The number of tokens of the prompt that were taken from a prefix cache.
+        output: The number of tokens of the answer, including reasoning.
+        reasoning: The number of tokens of reasoning before the answer.
         seconds: The time of the request in seconds.
         money: The price in US dollars, or None if it is unknown.
         from_cache: Whether the answer came from this machine's cache and cost nothing this time.
@@ -64,7 +64,8 @@ class Usage:
         """Returns the usage as a mapping, such as ``{"input_tokens": 12, "cached_tokens": 0,
         "output_tokens": 3, "reasoning_tokens": 0, "seconds": 0.5, "money": 0.001}``.
 
-        ``money`` is 0 for an answer from the cache. The key is missing if the price is unknown.
+        ``money`` is in US dollars, and 0 for an answer from the cache. The key is missing if the
+        price is unknown.
         """
         record: dict[str, float] = {
             "input_tokens": self.input,
@@ -85,7 +86,7 @@ def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float
         records: The mappings. A key that a mapping lacks counts as 0.
 
     Returns:
-        Key -> the sum of its values.
+        Key -> the sum of its values. Empty if there are no mappings.
     """
     total: dict[str, float] = {}
     for record in records:
@@ -95,8 +96,8 @@ def sum_usage_records(records: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 def sum_to_record(usages: Iterable[Usage]) -> dict[str, float]:
-    """Returns the sum of ``usages`` as a mapping with the keys of ``Usage.to_record`` and
-    ``tokens`` (input and output together)."""
+    """Returns the sum of ``usages`` as a mapping, such as ``{"tokens": 15.0, "input_tokens": 12,
+    "output_tokens": 3, "seconds": 0.5}``. ``tokens`` is input and output together."""
     records = []
     for usage in usages:
         records.append(
@@ -109,8 +110,8 @@ def usage_text(usage: Mapping[str, float]) -> str:
     """Returns ``usage`` in words, such as "1,200 tokens in and 80 out, $0.0012".
 
     Args:
-        usage: Key -> number, as in ``Usage.to_record``. Without input tokens the returned text is
-            empty.
+        usage: A usage as a mapping, such as ``{"input_tokens": 1200, "output_tokens": 80, "money":
+            0.0012}``. If it has no input tokens, the returned text is empty.
     """
     if not usage.get("input_tokens"):
         return ""
@@ -126,8 +127,8 @@ class Price(Config):
 
     Attributes:
         input: The price of tokens of the prompt.
-        output: The price of tokens of the answer, also of reasoning.
-        cached: The price of prompt tokens from the provider's cache. None is the price of
+        output: The price of tokens of the answer, including those of reasoning.
+        cached: The price of prompt tokens that the provider has in its cache. None is the price of
             ``input``.
     """
 
@@ -173,8 +174,8 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """Returns the prices in the YAML file ``path``, which may be the name of a shipped file such as
-    ``prices``.
+    """Returns the list prices in the YAML file ``path``. It may be the name of a shipped file, such
+    as ``prices``.
 
     Raises:
         ConfigError: The file cannot be read, or a field is wrong.
@@ -188,8 +189,9 @@ class CostEstimate:
 
     Attributes:
         requests: The number of requests to send.
-        kept: The number of further requests whose answers are in the cache and cost nothing.
-        input: The number of tokens of the prompts of all ``requests``.
+        kept: The number of further requests that are not sent, because their answers are in the
+            cache. They cost nothing.
+        input: The number of tokens of the prompts of all requests to send.
         output: The maximum number of tokens of their answers.
         money: The price of ``input`` and ``output`` in US dollars, or None if it is unknown.
         api: Whether the requests go to a server.
@@ -204,22 +206,19 @@ class CostEstimate:
 
 
 class CostLimitError(MedalError):
-    """A run ends because its next request could exceed the cost limit. The answers so far are in
-    the cache."""
+    """A run ends because its next request could exceed the cost limit. The answers so far are saved
+    in the cache."""
 
     exit_code = 4
 
 
 class BudgetExceeded(Exception):
-    """The cost limit has too little left for a request, and no running request can free a part of
-    it.
-
-    A model turns this into a CostLimitError.
-    """
+    """The rest of the cost limit is too small for a request, and no running request can give back a
+    part of what it reserved. The run then ends with a CostLimitError."""
 
 
 class CostLimiter:
-    """A limit on the cost of requests, which several models in one process may share.
+    """A limit on the cost of requests. Several models in one process may share it.
 
     Call ``reserve`` with the highest possible price before each request, and ``settle`` with the
     real price afterwards.
@@ -237,11 +236,11 @@ class CostLimiter:
         return vars(self) | {"at_stake": 0.0}
 
     async def reserve(self, highest: float) -> None:
-        """Reserves ``highest`` US dollars for a request until ``settle`` is called. While the limit
-        has too little left, waits for running requests to settle.
+        """Reserves ``highest`` US dollars for a request until ``settle`` is called. If too little
+        of the limit is left, first waits for running requests to end.
 
         Raises:
-            BudgetExceeded: The limit has too little left, and no request is running.
+            BudgetExceeded: Too little of the limit is left, and no request is running.
             ConfigError: There is a limit, and this limiter was created in another process.
         """
         if self.limit is not None and os.getpid() != self._process:

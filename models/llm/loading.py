@@ -30,11 +30,12 @@ _LOADING = PicklableLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Returns the language model that ``setting`` names. Equal settings share one local model.
+    """Returns the language model that ``setting`` names. If it runs on this machine, calls with
+    equal settings return the same model.
 
     Args:
-        setting: A name such as ``openai:gpt-4.1-mini``, a mapping with further settings, or a
-            loaded model, which is returned.
+        setting: A name such as ``openai:gpt-4.1-mini``, a mapping such as ``{"model":
+            "openai:gpt-4.1-mini", "timeout": 60}``, or a loaded model, which is returned.
 
     Raises:
         ConfigError: The setting is wrong.
@@ -70,13 +71,14 @@ def _load_local_model(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 
 def dry_run_model(setting: object) -> RemoteModel:
-    """Returns a stand-in for a language model, which records requests for a cost estimate and sends
-    none.
+    """Returns a stand-in for a language model. It sends no requests, but records them for a cost
+    estimate.
 
     The stand-in for a local model loads no weights and has no price.
 
     Args:
-        setting: A name such as ``openai:gpt-4.1-mini``, or a mapping with further settings.
+        setting: A name such as ``openai:gpt-4.1-mini``, or a mapping such as ``{"model":
+            "openai:gpt-4.1-mini", "timeout": 60}``.
 
     Raises:
         ConfigError: The setting is wrong.

@@ -39,7 +39,12 @@ JSON_LAYOUT: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat: a turn, or an instruction with the role ``system``."""
+    """One message of a chat.
+
+    Attributes:
+        role: ``user`` or ``assistant`` for a turn, ``system`` for an instruction.
+        content: The text of the message.
+    """
 
     role: ChatRole
     content: str
@@ -53,15 +58,16 @@ class ChatRequest:
         messages: The chat so far.
         max_tokens: The maximum number of tokens of the answer.
         temperature: The sampling temperature. 0 is greedy decoding.
-        top_p: Nucleus sampling: only the most likely tokens that together reach this probability
-            are sampled.
+        top_p: Nucleus sampling: tokens are drawn only from the most likely ones that together have
+            this probability.
         seed: The seed of the sampling. Each seed has its own answer in the cache.
         schema: A JSON schema for the answer, which the backend enforces if it can.
         top_logprobs: How many alternatives to each token of the answer a server should report.
         presence_penalty: Subtracted once from the logit of each token that is already in the
             answer.
         accept_truncated: Whether an empty or truncated answer is valid.
-        frequency_penalty: Subtracted from a token's logit for each time the token is in the answer.
+        frequency_penalty: Subtracted from a token's logit once for each time that the token is
+            already in the answer.
     """
 
     messages: tuple[Message, ...]
@@ -98,13 +104,12 @@ class Completion:
 
     Attributes:
         text: The answer, without the prompt. Empty if there is none.
-        finish: ``stop`` (ended by the model), ``length`` (cut at ``max_tokens``) or ``failed`` (no
+        finish: ``stop`` (ended by the model), ``length`` (cut at the token limit) or ``failed`` (no
             answer).
-        failure: Why there is no answer, or a note that the answer was truncated. None for a valid
-            answer.
+        failure: Why there is no answer, or that the answer was truncated. None for a valid answer.
         enforced: Whether the backend enforced the JSON schema of the request.
         tokens: The tokens of ``text`` with log-probabilities, if the request has ``top_logprobs``
-            and the server reports them.
+            and the server reports them. Otherwise empty.
         usage: The tokens, time and money that the request took.
         transient: Whether the same request may succeed later, for example after a time-out.
     """
@@ -119,7 +124,7 @@ class Completion:
 
     @property
     def failed(self) -> bool:
-        """Whether there is no answer."""
+        """Whether there is no answer, not even a truncated one."""
         return self.finish == "failed"
 
     def with_usage(self, **changes: Any) -> Completion:
@@ -134,7 +139,7 @@ def failed_completion(
 
     Args:
         reason: Why there is no answer.
-        usage: What the request cost although it failed.
+        usage: The tokens, time and money that the failed request took. None counts as zero.
         transient: Whether the same request may succeed later.
     """
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
@@ -166,8 +171,8 @@ class Likelihood:
     Attributes:
         logprobs: The log-probability of each token of the scored text.
         prefix_logprob: The summed log-probability of the prefix, or None if it is not computed.
-        prefix_tokens: The number of tokens of the prefix. The first token of a decoder does not
-            count, because it has no log-probability.
+        prefix_tokens: The number of tokens of the prefix. If a decoder reads the prefix, its first
+            token does not count, because it has no log-probability.
     """
 
     logprobs: tuple[Logprob, ...]
@@ -198,8 +203,8 @@ class LanguageModel(ABC):
         private: Whether the model runs on this machine or in its private network, and so costs
             nothing.
         at_once: How many requests the model answers at the same time.
-        counts: The number of answers that came from the cache (``kept``) and from the model
-            (``asked``).
+        counts: How many answers came from the cache (``kept``) and how many were requested from the
+            model (``asked``), such as ``{"kept": 3, "asked": 7}``.
         limiter: The cost limit, or None for a model that costs nothing.
         renews: Whether to ask the model again even if an answer is in the cache.
     """
@@ -215,15 +220,15 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Returns a completion for each of ``requests``, in order. A failed request has a
-        completion with ``finish="failed"`` and does not stop the others."""
+        """Returns a completion for each of ``requests``, in order. If a request fails, its
+        completion has ``finish="failed"``, and the other requests are still answered."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Answers each of ``requests``, and hands over each answer as soon as it is known.
 
         Args:
-            on_answer: Called with the index of a request and its completion, in any order and from
-                any thread.
+            on_answer: A function that is called with the index of a request in ``requests`` and its
+                completion, in any order and from any thread.
         """
         for index, completion in enumerate(self.chat(requests)):
             on_answer(index, completion)
@@ -232,13 +237,16 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns a list for each group, with the likelihood of each of its continuations, in
-        order.
+        """Computes how likely the model is to write given texts (continuations), each as the next
+        turn of a chat.
 
         Args:
-            groups: Groups of continuations, such as all continuations of one dialogue. A prefix
-                that a group shares is computed once.
+            groups: Lists of continuations, such as all continuations of one dialogue. A prefix that
+                a list shares is computed once.
             joint: Whether to compute the log-probability of each prefix too.
+
+        Returns:
+            For each list, the likelihoods of its continuations, in order.
 
         Raises:
             ConfigError: A server runs the model, a text is empty, or prompt and text do not fit
@@ -260,16 +268,15 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """Returns the properties of the model, besides its name, that its answers depend on, such
-        as ``{"weights": HASH, "dtype": "float32"}``."""
+        """Returns the properties of the model on which its answers depend, such as ``{"weights":
+        HASH, "dtype": "float32"}``. The name is not among them."""
 
     def cost(self, usage: Usage) -> float | None:
         """Returns the price of ``usage`` in US dollars, or None if it is unknown."""
         return None
 
     def max_output_tokens(self, request: ChatRequest) -> int:
-        """Returns the maximum number of output tokens for ``request``, including reasoning that a
-        server bills."""
+        """Returns the maximum number of output tokens for ``request``, including reasoning."""
         return request.max_tokens
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
@@ -277,8 +284,8 @@ class LanguageModel(ABC):
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """Returns the number of tokens that the model reads to compute ``likelihoods``, as the
-    ``input`` of a Usage.
+    """Returns a Usage whose ``input`` is the number of tokens that the model reads to compute
+    ``likelihoods``.
 
     Args:
         prompt: The number of tokens of the prompt that all scored texts share. It counts once.
@@ -295,14 +302,17 @@ def score_groups(
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns a list for each group, with the likelihood of each of its continuations under
-    ``llm``, in order.
+    """Computes how likely ``llm`` is to write given texts (continuations), each as the next turn of
+    a chat.
 
     Args:
-        groups: Groups of continuations.
-        owners: A key for each group, such as the id of its dialogue. A prefix that groups with the
-            same key share is computed once.
+        groups: Lists of continuations.
+        owners: For each list in ``groups``, any key, such as the id of its dialogue. A prefix that
+            lists with the same key share is computed once.
         joint: Whether to compute the log-probability of each prefix too.
+
+    Returns:
+        For each list, the likelihoods of its continuations, in order.
 
     Raises:
         ConfigError: The model gives no likelihoods, a text is empty, or prompt and text do not fit
@@ -334,12 +344,13 @@ def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
 
 
 def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
-    """Returns the smallest number of oldest turns to drop so that the rest of a dialogue fits.
+    """Returns how many of a dialogue's oldest turns must be dropped so that the rest fits. It is
+    the smallest such number.
 
     Args:
-        turns: The maximum number to drop. It is returned if nothing fits.
-        fits: Takes a number of dropped turns, and returns whether the rest fits. If a number fits,
-            all larger numbers must fit too.
+        turns: The maximum number of turns to drop. It is returned if nothing fits.
+        fits: A function that takes a number of dropped turns, and returns whether the rest fits. If
+            a number fits, all larger numbers must fit too.
     """
     low, high = 0, turns  # by bisection
     if fits(0):
@@ -356,8 +367,8 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
 def first_kept_index(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Returns the index of the oldest message that can stay if the prompt must fit
-    ``prompt_budget``.
+    """Returns the index of the oldest message that can stay so that the prompt has at most
+    ``prompt_budget`` tokens.
 
     The last message always stays, even if it is too long.
 
@@ -373,11 +384,11 @@ def first_kept_index(
 
 
 def strict_object_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the JSON schema of an object with exactly ``fields``, as OpenAI's strict mode needs
-    it.
+    """Returns the JSON schema of an object that must have all of ``fields`` and no others, as
+    OpenAI's strict mode requires.
 
     Args:
-        fields: Field -> its JSON schema.
+        fields: Field -> its JSON schema, such as ``{"score": {"type": "number"}}``.
     """
     return {
         "type": "object",

@@ -88,8 +88,10 @@ class RequestError(Exception):
         stop: Whether the failure ends the run.
         transient: Whether the same request may succeed later.
         billed: Whether the server may have written an answer, which costs money.
-        status: The HTTP status, or 0 if the server did not respond.
-        field: The field of the request that the server complains about, or an empty string.
+        status: The HTTP status, or 0 if there is none, for example because the server did not
+            respond.
+        field: The field of the request that the server complains about, such as ``seed``, or an
+            empty string.
     """
 
     def __init__(
@@ -108,16 +110,16 @@ class RequestError(Exception):
 
 
 def safe_line(text: object) -> str:
-    """Returns an error message of a server, ``text``, as one line of at most 300 characters,
-    without API keys."""
+    """Returns ``text``, such as an error message of a server, as one line of at most 300
+    characters. API keys are removed."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
 
 
 def to_request_error(error: Exception) -> RequestError:
-    """Returns an exception of the OpenAI client, ``error``, as a RequestError. An ``error`` of an
-    unknown kind is raised again."""
+    """Returns the RequestError for an exception of the OpenAI client, ``error``. If the exception
+    is of an unknown kind, raises it again."""
     import openai
 
     if isinstance(error, RequestError):
@@ -167,8 +169,8 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota_refusal(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Returns whether a server refuses a request because the account is empty or a daily or longer
-    limit is reached.
+    """Returns whether a server refuses a request because the account is empty, or because a limit
+    for a day or longer is reached.
 
     Args:
         status: The HTTP status, such as 429.
@@ -204,8 +206,8 @@ def require_address(base_url: str) -> None:
 
 
 def read_and_hide_key(variable: str) -> str:
-    """Returns the API key in the environment variable ``variable``, and hides it in all later
-    messages. Returns an empty string if the variable is not set.
+    """Returns the API key in the environment variable ``variable``, or an empty string if the
+    variable is not set. From then on the key is removed from all messages.
 
     Raises:
         ConfigError: The key cannot be sent in an HTTP header.
@@ -221,7 +223,7 @@ def read_and_hide_key(variable: str) -> str:
 
 
 def create_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a new client for the server at ``address``, which sends a failing request again.
+    """Returns a new client for the server at ``address``. The client sends a failing request again.
 
     Args:
         config: The settings of the model, with the timeout and the number of attempts.
@@ -289,7 +291,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Runs the coroutine ``work`` on the event loop of this process, waits, and returns its result.
-    Must not be called from the loop's own thread.
+    It must not be called from the thread of the loop.
 
     An exception of ``work`` is raised here.
     """
@@ -305,10 +307,10 @@ class RemoteModel(LanguageModel):
 
     Args:
         config: The settings of the model, with its address, limits and cache.
-        dry_run: Whether to send no requests. Requests without a cached answer then fail.
+        dry_run: Whether to send no requests. A request whose answer is not in the cache then fails.
 
     Raises:
-        ConfigError: The address or the key is invalid, or ``config`` has a ``max_cost`` but the
+        ConfigError: The address or the key is invalid. Or ``config`` has a ``max_cost`` but the
             model's price is unknown.
     """
 
@@ -376,14 +378,14 @@ class RemoteModel(LanguageModel):
 
     def max_output_tokens(self, request: ChatRequest) -> int:
         """Returns the maximum number of output tokens of the answer to ``request``, including
-        thinking."""
+        reasoning."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
     def cost_estimate(self) -> CostEstimate:
-        """Returns an upper bound on the tokens and the cost of the requests that a dry run did not
-        send."""
+        """Returns an upper bound on the cost of the requests that a dry run recorded instead of
+        sending them."""
         total = Usage()
         for request in self.unsent:
             read = self.count_tokens(request.messages)
@@ -409,8 +411,8 @@ class RemoteModel(LanguageModel):
         server.
 
         Args:
-            on_answer: Called with the index of a request and its completion as soon as that is
-                known.
+            on_answer: A function that is called with the index of a request in ``requests`` and its
+                completion, as soon as the completion is known.
 
         Raises:
             ServerStopError: The server would refuse every request.
@@ -592,8 +594,8 @@ class RemoteModel(LanguageModel):
     ) -> list[list[Likelihood]]:
         """Raises ConfigError, because servers do not return the likelihood of a given text.
 
-        Only a dry run of a model on this machine returns placeholders: the same likelihood for each
-        continuation in ``groups``.
+        There is one exception. The stand-in for a model on this machine in a dry run returns
+        placeholders: the same likelihood for each continuation in ``groups``.
         """
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
@@ -671,8 +673,8 @@ def chat_body(
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
     """Returns the optional field of a request that a server refuses, such as ``seed``.
 
-    Returns ``system`` if the server refuses system messages, and an empty string if it refuses no
-    optional field.
+    Returns ``system`` if the server refuses system messages. Returns an empty string if it refuses
+    none of these.
 
     Args:
         failure: The error response of the server.
@@ -707,7 +709,7 @@ def valid_or_none(value: object, handler: Callable[[object], Any]) -> Any:
     """Returns ``value`` as validated by pydantic, or None if it is not valid.
 
     Args:
-        handler: Pydantic's validator of the field.
+        handler: Pydantic's validator of the field, a function that takes the value.
     """
     try:
         return handler(value)
@@ -769,10 +771,10 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     answer becomes a failed completion.
 
     Args:
-        answer: The JSON body of the response.
+        answer: The JSON body of the response, parsed.
 
     Raises:
-        RequestError: The body is an error or not a chat completion.
+        RequestError: The body is an error, or it is not a chat completion.
     """
     if isinstance(answer, dict) and answer.get("error"):
         reason = f"the answer's body is an error: {safe_line(answer['error'])}"

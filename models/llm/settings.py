@@ -20,11 +20,12 @@ class TransformersLLM(Config):
 
     Attributes:
         backend: Always ``transformers``.
-        model: A hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
+        model: A Hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
         dtype: ``fp32``, ``bf16`` or ``fp16``. None is fp32 on a CPU and bf16 on a GPU.
         device: The device, such as ``cuda:1``. None is the GPU if there is one, otherwise the CPU.
-        revision: The revision of a hub id, such as a branch or a commit.
-        context: The context length in tokens, if it should be lower than the model's own.
+        revision: The revision of a Hub id, such as a branch or a commit. None is the main branch.
+        context: The context length in tokens, if it should be lower than the model's own. None is
+            the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
             model's chat template opens a block of thoughts, otherwise 0.
         bin_weights: Whether to read .bin files, for models that are published without safetensors.
@@ -46,10 +47,11 @@ class VllmLLM(Config):
 
     Attributes:
         backend: Always ``vllm``.
-        model: A hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
+        model: A Hub id, a folder, or ``embedded:smollm2`` (shipped with the package).
         dtype: ``fp32``, ``bf16`` or ``fp16``. None keeps the dtype of the stored weights.
-        revision: The revision of a hub id, such as a branch or a commit.
-        context: The context length in tokens, if it should be lower than the model's own.
+        revision: The revision of a Hub id, such as a branch or a commit. None is the main branch.
+        context: The context length in tokens, if it should be lower than the model's own. None is
+            the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
             model's chat template opens a block of thoughts, otherwise 0.
         engine: Further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and
@@ -82,8 +84,8 @@ class OpenAILLM(Config):
         max_cost: The cost limit in US dollars. None is no limit.
         prices: The YAML file with list prices. None is the shipped file.
         reasoning_effort: The effort that is sent to a reasoning model, such as ``low``. None sends
-            nothing. With any value except ``none``, the token limit of an answer with its reasoning
-            is at least 32,768.
+            nothing. With any value except ``none``, the limit of an answer and its reasoning
+            together is at least 32,768 tokens.
         context: The context length in tokens, for prompt and answer together.
         cache: Whether answers are cached. None caches them unless the server is on this machine or
             in its private network.
@@ -105,20 +107,22 @@ class OpenAILLM(Config):
 
     @property
     def thinks(self) -> bool:
-        """Whether the model reasons before it answers, which ``reasoning_effort`` says. Reasoning
-        is billed as output."""
+        """Whether the model reasons before it answers. True if ``reasoning_effort`` is given and is
+        not ``none``. Reasoning is billed as output."""
         return self.reasoning_effort not in (None, "none")
 
     @property
     def caches(self) -> bool:
-        """Whether answers are cached."""
+        """Whether answers are cached: ``cache`` if it is given. Otherwise True, unless the server
+        is on this machine or in its private network."""
         if self.cache is None:
             return not self.private
         return self.cache
 
     @property
     def private(self) -> bool:
-        """Whether the server is on this machine or in its private network, and so sends no bill."""
+        """Whether the server is on this machine or in its private network. Such a server sends no
+        bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private
@@ -134,7 +138,8 @@ BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
 
 
 def no_model_error(judge: object) -> ConfigError:
-    """Returns the error to raise if the settings of ``judge`` (its name) have no language model."""
+    """Returns the error that says that the judge named ``judge`` needs a language model and its
+    settings have none."""
     return ConfigError(
         f"{judge} needs a language model",
         hint="Type one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
@@ -145,8 +150,9 @@ def llm_config(setting: object) -> LLMConfig:
     """Returns the checked settings of the language model that ``setting`` names.
 
     Args:
-        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``, a mapping such as ``{"model":
-            "openai:gpt-4.1-mini", "timeout": 60}``, or a settings object, which is returned.
+        setting: ``[BACKEND:]MODEL``, such as ``openai:gpt-4.1-mini``. Or a mapping, such as
+            ``{"model": "openai:gpt-4.1-mini", "timeout": 60}``. A settings object is returned
+            unchanged.
 
     Raises:
         ConfigError: The backend is unknown, or a setting is wrong.

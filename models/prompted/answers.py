@@ -64,8 +64,9 @@ class AnswerShape(Config):
     """How a prompt asks the model to write its score.
 
     Attributes:
-        format: ``json``: a JSON object. ``number``: a number in free text. ``none``: any text.
-        score: The key of the score in a JSON answer, such as ``label``.
+        format: ``json``: a JSON object. ``number``: a number in free text. ``none``: any text,
+            without a score.
+        score: The key of the score in a JSON answer: ``label`` in ``{"label": 4}``.
         comment: The key of the comment in a JSON answer. None asks for no comment.
         line: Where the score may be in an answer that is not JSON. ``last``: in its last line.
             ``any``: in any line. ``prose``: in any line, or in a sentence such as "I would give
@@ -84,8 +85,8 @@ class AnswerField:
 
     Attributes:
         name: The name of the dimension, such as ``nonrepetition``.
-        key: The dimension's key in a JSON answer.
-        label: The dimension's name in a line such as ``non-repetition: 70``.
+        key: The dimension's key in a JSON answer: ``empathy`` in ``{"empathy": 4}``.
+        label: The dimension's name in a line of text: ``non-repetition`` in ``non-repetition: 70``.
         scale: The (lowest, highest) valid score.
         binary: Whether only 0 and 1 are valid.
     """
@@ -101,22 +102,23 @@ class AnswerField:
 class Answer:
     """The score of one dimension, as read from the answer of a language model.
 
-    With a score, ``value`` and ``step`` are set, otherwise ``reason``. ``chances`` and ``mass``
-    come from the model's log-probabilities, and may be set without a ``value``.
+    If a score was read, ``value`` and ``step`` are set. If not, ``reason`` is set. ``chances`` and
+    ``mass`` come from the model's log-probabilities, and may be set even if no score was read.
 
     Attributes:
-        value: The score on the scale that the prompt asks for, or None if it could not be read.
+        value: The score on the scale that the prompt asks for. None if it could not be read.
         reason: Why the score could not be read, such as ``7 is outside the scale 1 to 5``.
         step: How the score was written: ``schema`` (JSON with an enforced schema), ``json`` (JSON
             without one), ``line`` (a line such as ``Score: 4``), ``prose`` (a sentence), or
             ``again`` (in the answer to a second question).
         comment: The model's explanation.
-        span: The (start, end) of the score in the answer, in characters. None if unknown.
+        span: The (start, end) of the score in the answer's text, in characters. None if unknown.
         chances: The probability of each rating that the model may give, lowest rating first. They
             add up to 1. None if unknown.
-        mass: The sum of the ratings' probabilities before they were normalised to ``chances``.
-        repeats: The score in each answer, if the same question was asked several times. Otherwise
-            empty.
+        mass: The sum of the ratings' probabilities before they were made to add up to 1. It is 0 if
+            ``chances`` is None.
+        repeats: If the same question was asked several times, the score in each answer (None if it
+            could not be read). Otherwise empty.
     """
 
     value: float | None = None
@@ -144,7 +146,8 @@ def read_answers(
         shape: How the prompt asked the model to write the scores.
 
     Returns:
-        Dimension -> Answer. An Answer without a score has a ``reason``.
+        Dimension -> Answer. If no score could be read, the Answer has a ``reason``, such as ``7 is
+        outside the scale 1 to 5``.
     """
     text = completion.text
     is_cut = completion.finish == "length"
@@ -473,7 +476,8 @@ def _to_checked_answer(
 
 
 def snippet(text: str) -> str:
-    """Returns ``text`` on one line, in quotation marks, shortened to 60 characters."""
+    """Returns ``text`` on one line, in quotation marks. If it has more than 60 characters, the end
+    is replaced by three dots."""
     line = " ".join(text[:400].split())
     if len(line) > 60:
         line = line[:57] + "..."

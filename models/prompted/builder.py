@@ -66,23 +66,22 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """What a prompt shows of one dialogue.
 
-    The function ``prompt_view`` sets ``turns``, ``response``, ``id``, ``lang``, ``last_judged`` and
-    ``left_out``. The judge sets the other fields while it makes the prompts.
-
     Attributes:
-        turns: The turns to show. None marks a gap where turns are left out.
-        response: The turn to score, if the prompt shows it separately from ``turns``.
+        turns: The turns to show, oldest first. None marks a gap where turns are left out.
+        response: The turn to score, if the prompt shows it separately from ``turns``. Otherwise
+            None.
         id: The dialogue's id.
         lang: The dialogue's language, such as ``de``.
-        last_judged: Whether the last of ``turns`` is the turn to score.
-        start: How many of the oldest entries were removed from ``turns`` to fit the model's
-            context.
-        left_out: How many turns the judge's setting ``context`` leaves out. ``last_40`` leaves out
-            the first 60%.
+        last_judged: Whether the last of ``turns`` is the turn to score. False if the whole dialogue
+            is scored, or if ``response`` is the turn to score.
+        start: How many of the oldest turns were removed from ``turns`` to fit the model's context.
+            Gaps count as turns.
+        left_out: How many turns the judge's setting ``context`` leaves out, such as 6 of 10 with
+            ``last_40``.
         shortened: How many long turns are replaced by summaries.
-        rendered: Index of a question -> its chat messages.
+        rendered: Index of a question, from 0 -> the chat messages that ask it.
         usage: The tokens and costs of the summaries, such as ``{"input_tokens": 900.0}``.
-        failure: Why the dialogue cannot be scored, or None.
+        failure: Why the dialogue cannot be scored. None if it can.
         transient: Whether a retry may succeed after ``failure``.
     """
 
@@ -105,7 +104,7 @@ class PromptQuestion:
     """One question to the model, about one or several dimensions.
 
     Attributes:
-        index: The question's index in ``PromptBuilder.questions``.
+        index: The position of the question, from 0, among all questions about a dialogue.
         dimensions: The dimensions that the question is about.
         fields: The score that the answer should contain for each of ``dimensions``, in the same
             order.
@@ -126,17 +125,17 @@ class PromptBuilder:
             file.
         layout: The arrangement of the questions, such as ``together`` (one about all dimensions).
             None is the first in the prompt file.
-        role: Who the model is told to be, such as ``expert``, or ``none``. None takes each
-            dimension's role in the prompt file.
+        role: Who the model is told to be, such as ``expert``. ``none`` gives it no role. None takes
+            each dimension's role in the prompt file.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
         examples: Scored dialogues, of which few-shot variants show three.
         excerpt: How many of the last turns of an example to show. 0 shows its summary, or all turns
             if it has none.
         seed: Seeds the choice among equally suitable examples.
         values: A function that takes a dimension and the prompt file's texts about it (an Aspect).
-            It returns template variable -> value, for further variables or to override the
-            builder's own.
-        fence: The sentence that explains the tags around turns to the model. None writes no tags.
+            It returns template variable -> text, such as ``{"criteria": "..."}``. They are added to
+            the builder's own variables, or replace them.
+        fence: The sentence that explains to the model the tags around turns. None writes no tags.
 
     Attributes:
         aspects: Dimension -> the prompt file's texts about it.
@@ -243,8 +242,8 @@ class PromptBuilder:
     def to_dimension_scale(
         self, value: float | None, dimension: Dimension
     ) -> float | None:
-        """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``.
-        Returns None for None."""
+        """Maps ``value`` linearly from the scale in the prompt to the scale of ``dimension``. For
+        example, 50 on the scale 0 to 100 becomes 3 on the scale 1 to 5. Returns None for None."""
         target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
@@ -288,8 +287,8 @@ class PromptBuilder:
         return self.prompt.render("prefill", self.values[question.index])
 
     def second_question(self, question: PromptQuestion) -> str:
-        """Returns the text that asks for the number alone, to send if no score could be read from
-        the answer to ``question``."""
+        """Returns the text that asks for the number alone. It is sent if no score could be read
+        from the answer to ``question``."""
         values = self.values[question.index]
         return self.prompt.render("again", values) or ASK_AGAIN.format(**values)
 
@@ -406,8 +405,8 @@ class PromptBuilder:
     def schema(
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
-        """Returns the JSON schema of the answer to ``question``, an object with the scores and
-        comments.
+        """Returns the JSON schema of the answer to ``question``: an object with the scores, and
+        with comments if the prompt asks for them.
 
         Args:
             comment_chars: The maximum number of characters of a comment. None is no limit.
@@ -490,8 +489,8 @@ def choose_examples(
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three of ``examples``: with a low, a median and a high score on ``dimension``, in
-    this order.
+    """Returns three of ``examples``, sorted by their scores on ``dimension``. Their scores are the
+    nearest to 0, to the median of all examples, and to 1.
 
     Args:
         dimension: The name of the dimension.
@@ -534,7 +533,8 @@ def prompt_view(
         turn: The index of the turn to score. Later turns are not shown. None scores the whole
             dialogue.
         context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).
-        apart: Whether the prompt shows the turn to score separately, in ``PromptView.response``.
+        apart: Whether the turn to score is put into ``response`` of the PromptView. If False, it is
+            the last of its ``turns``.
     """
     turns, response = list(dialogue.turns), None
     if turn is not None:
@@ -595,14 +595,15 @@ def summarise_long_turns(
 ) -> None:
     """Replaces long assistant turns of long dialogues by summaries that ``llm`` writes.
 
-    A long turn has more than 200 words, a long dialogue more than 3,000. If a summary fails, the
-    ``failure`` of the dialogue's view says why.
+    A long turn has more than 200 words. A long dialogue has more than 3,000. If a summary fails,
+    ``failure`` of the dialogue's PromptView says why.
 
     Args:
         views: What the prompts show of the dialogues. Their turns are replaced in place.
         llm: The model that writes the summaries.
         prompt: The prompt that asks for a summary.
-        context: ``summary_50`` or ``summary_150``: the maximum number of words of a summary.
+        context: ``summary_50`` or ``summary_150``. The number is the maximum number of words of a
+            summary.
         fence: Whether the request for a summary puts the turn between tags.
     """
     summary_words = int(context.removeprefix("summary_"))

@@ -30,18 +30,18 @@ POINTS = 5
 
 
 class GEvalConfig(BasePromptedConfig):
-    """The settings of a G-Eval judge, those of BasePromptedConfig. A judge file selects it with
-    ``family: geval``."""
+    """The settings of a G-Eval judge. They are those that every judge with a prompt file has, such
+    as ``llm`` and ``prompts``. A judge file selects this kind of judge with ``family: geval``."""
 
     family: Literal["geval"] = "geval"
 
 
 class GEvalJudge(BasePromptedJudge):
-    """A G-Eval judge. Its score is the mean rating, weighted by the probability that the model
-    gives to each rating.
+    """A G-Eval judge. Its score is the expected rating: the mean of all possible ratings, weighted
+    by the probabilities that the model gives to them.
 
-    A server must report log-probabilities of alternative tokens (``top_logprobs``). Otherwise there
-    is no score.
+    If a server runs the model, it must report log-probabilities of alternative tokens
+    (``top_logprobs``). If it does not, the score is None.
 
     Args:
         config: The settings.
@@ -165,8 +165,8 @@ def rating_distribution(completion: Completion, ratings: Ratings) -> Answer:
         ratings: The ratings that the model may give.
 
     Returns:
-        An Answer with ``chances`` (the probabilities), or with a ``reason`` if the server's answer
-        has no rating or no alternatives to it.
+        An Answer with the probabilities in ``chances``. If the server's answer has no rating, or no
+        alternatives to it, ``chances`` is None and ``reason`` says why.
     """
     written = "".join(token.text for token in completion.tokens)
     if written:
@@ -185,15 +185,16 @@ AFFIRMATIVE = "Yes"
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """The settings of a GPTScore judge, those of BasePromptedConfig. A judge file selects it with
-    ``family: gptscore``."""
+    """The settings of a GPTScore judge. They are those that every judge with a prompt file has,
+    such as ``llm`` and ``prompts``. A judge file selects this kind of judge with ``family:
+    gptscore``."""
 
     family: Literal["gptscore"] = "gptscore"
 
 
 class GPTScoreJudge(BasePromptedJudge):
-    """A GPTScore judge. It asks one yes-no question for each dimension, and the score is the
-    likelihood of the answer "Yes".
+    """A GPTScore judge. It asks one yes-no question for each dimension. The score is the likelihood
+    of the answer "Yes".
 
     The likelihood is exp(mean log-probability per token). It is mapped from [0, 1] to the
     dimension's scale.

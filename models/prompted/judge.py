@@ -79,8 +79,8 @@ class BasePromptedConfig(Config):
             None is the first in the prompt file.
         language: The language of the prompt, such as ``de``. ``auto`` is the language of the
             dialogue, or English if the prompt has no translation.
-        role: Who the model is told to be, such as ``expert``, or ``none``. None takes each
-            dimension's role in the prompt file.
+        role: Who the model is told to be, such as ``expert``. ``none`` gives it no role. None takes
+            each dimension's role in the prompt file.
         rubric: A file that defines the dimensions, or the name of a shipped one, such as ``medal``.
         dimensions: The dimensions of the rubric to score. Empty means all.
         fence: Whether the prompt puts turns between tags such as ``<user>``, and escapes tags
@@ -115,8 +115,8 @@ class BasePromptedConfig(Config):
 class BasePromptedJudge(Judge):
     """Base class of judges that ask a language model with a prompt file.
 
-    It makes the prompts and drops the oldest turns of long dialogues. A subclass sends the
-    questions and reads the answers in ``_score_fitting_requests``.
+    It makes the prompts, and drops the oldest turns of dialogues that are too long for the model. A
+    subclass sends the questions and reads the answers.
 
     Args:
         config: The settings.
@@ -126,11 +126,13 @@ class BasePromptedJudge(Judge):
             answer.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
         values: A function that takes a dimension and the prompt file's texts about it (an Aspect).
-            It returns template variable -> value, for further variables of the prompt.
+            It returns further variables of the prompt, such as ``{"criteria": "..."}``.
 
     Attributes:
-        ratings: Dimension -> the ratings that the model may give, for judges that read ratings.
-        scores_expected: Whether the score is the expected rating instead of the written one.
+        ratings: Dimension -> the ratings that the model may give. Subclasses that compute the
+            probabilities of ratings set it.
+        scores_expected: What the score is. True: the expected rating, which is the mean weighted by
+            the probability of each rating. False: the number that the model writes.
 
     Raises:
         ConfigError: The prompt, the rubric or a setting is wrong, or the model cannot be loaded.
@@ -244,8 +246,9 @@ class BasePromptedJudge(Judge):
     def builder_for(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the prompt builder for the language of the dialogue in ``request``.
 
-        If the judge has no builder for this language, or ``request`` is None, returns the builder
-        for the judge's first language.
+        If the judge has no prompt in this language, or ``request`` is None, returns the default
+        builder. It is for the language in the setting ``language``, or for English if the setting
+        is ``auto``.
         """
         first = next(iter(self.builders.values()))
         if request is None:
@@ -317,7 +320,8 @@ class BasePromptedJudge(Judge):
         If the prompt asks about all dimensions together, returns this one question.
 
         Args:
-            request: The dialogue to score. None gives the questions in the judge's first language.
+            request: The dialogue to score, whose language decides in which language to ask. None
+                takes the setting ``language``, or English if the setting is ``auto``.
             dimensions: The names of the dimensions.
         """
         builder = self.builder_for(request)
@@ -353,7 +357,8 @@ class BasePromptedJudge(Judge):
             score_eos: Dimension -> whether a likelihood includes the token that ends the answer.
 
         Returns:
-            For each request: dimension -> (the likelihood of each answer, usage).
+            For each request: dimension -> (the likelihood of each possible answer in order, a Usage
+                with the number of tokens that the model read).
         """
         groups, owners = [], []
         for request in requests:
@@ -413,7 +418,7 @@ class BasePromptedJudge(Judge):
         Args:
             answers: Dimension -> the model's answer.
             usages: The tokens and costs of the answers, which are added up.
-            transient: Whether the same request may succeed later.
+            transient: If scores are missing: whether the same request may succeed later.
         """
         judgement = to_judgement(
             answers,
@@ -440,12 +445,13 @@ def compute_likelihoods(
     """Computes the likelihoods of texts under ``llm``.
 
     Args:
-        groups: Groups of texts with their prompts, such as all possible ratings after one prompt.
-        owners: A key for each group, such as a dialogue's id. Groups with the same key share the
-            computation of their common prefix.
+        groups: Lists of texts with their prompts, such as all possible ratings after one prompt.
+        owners: For each list in ``groups``, any key, such as a dialogue's id. For all lists with
+            the same key, their common prefix is computed once.
 
     Returns:
-        For each group: (the likelihood of each text, usage).
+        For each list: (the likelihood of each text, a Usage with the number of tokens that the
+            model read).
     """
     answers: list[tuple[list[Likelihood], Usage]] = []
     for likelihoods in score_groups(llm, groups, owners):
@@ -476,9 +482,10 @@ class PromptedConfig(BasePromptedConfig):
             question about several dimensions is never asked again.
         comment_chars: The maximum number of characters of a comment in the JSON schema. None is no
             limit.
-        expected: Whether to compute the expected rating too, the mean weighted by the model's
-            probability of each rating. It is in ``details`` of the output. A local model computes
-            the likelihood of each rating. A server must report ``top_logprobs``.
+        expected: Whether to compute the expected rating too: the mean of all possible ratings,
+            weighted by the model's probability of each. It is ``expected`` in the ``details`` of
+            the output. A local model computes the likelihood of each rating. A server must report
+            ``top_logprobs``.
     """
 
     family: Literal["prompted"] = "prompted"

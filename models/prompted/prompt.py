@@ -55,16 +55,17 @@ class Aspect(Config):
     Attributes:
         key: The dimension's key in a JSON answer. None is the dimension's name.
         label: The dimension's name elsewhere, such as ``non-repetition``. None is the dimension's
-            name with spaces.
-        definition: Replaces the rubric's definition of the dimension.
+            name with spaces for underscores.
+        definition: Replaces the rubric's definition of the dimension. None keeps it.
         criteria: What the model is told to look at.
         low_means: What the low end of the scale means.
         high_means: What the high end of the scale means.
         bands: What each rating means, from the lowest to the highest (only for G-Eval).
         scale: The (lowest, highest) score to ask for, later mapped to the rubric's scale. None asks
             on the rubric's scale.
-        whole: Whether to ask for whole numbers only.
-        role: Who the model is told to be, one of the prompt's ``roles``.
+        whole: Whether to ask for whole numbers only. A continuous dimension is never asked for
+            whole numbers if ``scale`` is None.
+        role: Who the model is told to be, one of the prompt's ``roles``. None gives it no role.
         steps: How to evaluate, step by step (only for G-Eval).
     """
 
@@ -200,13 +201,14 @@ def load_prompt(
     Args:
         prompt: A file, or the name of a shipped one, such as ``oralis``. A loaded Prompt is only
             checked.
-        known: The names of variables that templates may use. None allows any.
-        parts: The names of templates that must exist, such as ``user``.
+        known: The names of variables that templates may use, such as ``["dialogue"]``. None allows
+            any.
+        parts: The names of templates that must exist, such as ``["user"]``.
         language: The language to load, such as ``de``.
 
     Raises:
-        ConfigError: The file, the language or a template is missing, a template is not valid, or a
-            template uses an unknown variable.
+        ConfigError: The file, the language or a template is missing. Or a template is not valid or
+            uses an unknown variable.
     """
     where = str(prompt)
     if isinstance(prompt, Prompt):
@@ -245,7 +247,7 @@ def transcript(
     """Returns ``turns`` as text, with a line ``role: content`` for each.
 
     Args:
-        turns: The turns. None stands for turns that are left out, and becomes ``[...]``.
+        turns: The turns. None stands for turns that are left out, and becomes a line ``[...]``.
         names: Role -> the name to write instead, such as ``{"assistant": "Chatbot"}``. None writes
             the role.
         keep_breaks: Whether to keep line breaks in a turn. By default they become spaces, so that a
@@ -268,7 +270,7 @@ def transcript(
 
 
 def sanitise_line(text: str) -> str:
-    """Returns ``text`` on one line, without invisible characters and with tags escaped: ``<user>``
+    """Returns ``text`` on one line, without invisible characters. Tags are escaped: ``<user>``
     becomes ``&lt;user>``."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
@@ -282,7 +284,8 @@ def fence_text(mark: str, text: str) -> str:
 
 
 def fence_dialogue(turns: Iterable[Turn | None]) -> str:
-    """Returns ``turns`` as text between ``<dialogue>`` tags, with one tagged line for each turn.
+    """Returns ``turns`` as text between ``<dialogue>`` tags, with one tagged line for each turn,
+    such as ``<user>Hi</user>``.
 
     None in ``turns`` stands for turns that are left out, and becomes ``[...]``.
     """

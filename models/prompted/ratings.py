@@ -48,9 +48,9 @@ class Ratings:
         """Returns the ratings to choose from on ``dimension``: the whole numbers on its scale, such
         as 1 to 5.
 
-        If the scale has more than eleven whole numbers, has a negative or fractional end, or is a
-        continuous [0, 1], the ratings are 1 to ``points``, with values evenly spaced over the
-        scale.
+        In three cases the ratings are instead 1 to ``points``, with values evenly spaced over the
+        scale: the scale has more than eleven whole numbers, it has a negative or fractional end, or
+        it is a continuous [0, 1].
         """
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
@@ -66,14 +66,14 @@ class Ratings:
 
     @classmethod
     def of_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """Returns the whole numbers on ``scale`` as ratings, with their values on the scale of
-        ``dimension``.
+        """Returns the whole numbers on ``scale`` as ratings. Their values are mapped to the scale
+        of ``dimension``.
 
         If ``scale`` has more than eleven whole numbers, or fewer than two, the ratings are eleven
-        evenly spaced numbers, such as 0, 10, ... 100 for (0, 100).
+        evenly spaced numbers. They are 0, 10, ... 100 for (0, 100).
 
         Args:
-            dimension: The dimension, to whose scale the values are mapped.
+            dimension: The dimension that is rated.
             scale: The (lowest, highest) score that the prompt asks for.
         """
         low, high = math.ceil(scale[0]), math.floor(scale[1])
@@ -88,7 +88,7 @@ class Ratings:
 
     @cached_property
     def any_is_prefix(self) -> bool:
-        """Whether one rating is a prefix of another, such as 1 of 10."""
+        """Whether the text of one rating begins the text of another, as 1 begins 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)
@@ -100,7 +100,8 @@ class Ratings:
             completion: The model's answer.
 
         Returns:
-            An Answer with the rating as its ``value``, or with a ``reason`` if there is none.
+            An Answer with the rating as its ``value``. If there is no rating, ``value`` is None and
+            ``reason`` says why.
         """
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
@@ -130,8 +131,8 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns a copy of ``answer`` with the probability of each rating in ``chances``, and their
-    sum before they are normalised in ``mass``.
+    """Returns a copy of ``answer`` with the probability of each rating in ``chances``, where they
+    add up to 1. The sum of the probabilities that the model gave to the ratings is in ``mass``.
 
     Args:
         logprobs: The log-probability of the text of each rating, lowest rating first.
@@ -146,11 +147,11 @@ def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answ
 def with_reported_probabilities(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """Returns ``answer`` with the probability of each rating in ``chances``, from the
-    log-probabilities that a server reports.
+    """Returns a copy of ``answer`` with the probability of each rating in ``chances``. They come
+    from the log-probabilities that a server reports.
 
-    Without log-probabilities at the score, or if a rating is a prefix of another (1 of 10), returns
-    ``answer`` unchanged.
+    Returns ``answer`` unchanged if the server reports no alternatives to the token of the score, or
+    if one rating begins another, as 1 begins 10.
 
     Args:
         completion: The model's answer, with the alternatives to each token.
@@ -186,11 +187,12 @@ def with_reported_probabilities(
 
 
 def average_answers(repeats: Sequence[Answer]) -> Answer:
-    """Returns an Answer with the mean score and the mean rating probabilities of several answers to
-    one question.
+    """Returns the mean of several answers to one question: an Answer with their mean score and
+    their mean rating probabilities.
 
     Args:
-        repeats: The answers, at least one. The comment is taken from the first answer that has a
+        repeats: The answers, at least one. An answer without a score, or without probabilities,
+            does not count in that mean. The comment is taken from the first answer that has a
             score.
     """
     values = [answer.value for answer in repeats]
@@ -226,7 +228,8 @@ def to_judgement(
         dimensions: The dimensions to score.
         builder: The builder of the prompts, which maps scores to the dimensions' scales.
         ratings: Dimension -> its possible ratings.
-        expected: Whether the score is the expected rating instead of the number in the answer.
+        expected: What the score is. True: the expected rating, which is the mean weighted by the
+            probability of each rating. False: the number in the answer.
     """
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}

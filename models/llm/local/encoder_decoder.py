@@ -63,7 +63,7 @@ class EncoderDecoderModel(LanguageModel):
         }
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Raises ConfigError, because the model computes likelihoods only."""
+        """Always raises ConfigError, because the model computes likelihoods only."""
         raise ConfigError(
             f"{self.name} has an encoder and gives likelihoods only",
             hint="Use a model without encoder, or write family: followup",
@@ -86,15 +86,19 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns a list for each group, with the likelihood of each of its continuations, in
-        order.
+        """Computes how likely the model is to write given texts (continuations), each as the next
+        turn of a chat.
 
         Args:
-            groups: Groups of continuations. Within a group, each distinct chat is encoded once.
+            groups: Lists of continuations. Within a list, each distinct chat is encoded once.
             joint: Must be False, because the encoder gives no log-probability of the chat.
 
+        Returns:
+            For each list, the likelihoods of its continuations, in order.
+
         Raises:
-            ConfigError: ``joint`` is True, or a text is empty or does not fit the context length.
+            ConfigError: ``joint`` is True, or a text is empty, or a text or its chat is longer than
+                the context length.
         """
         if joint:
             raise ConfigError(

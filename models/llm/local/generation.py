@@ -39,7 +39,7 @@ class GeneratedAnswer(NamedTuple):
 
     Attributes:
         ids: The token ids of the answer.
-        ended: Whether the model itself ended the answer, before the token limit.
+        ended: Whether the model itself ended the answer. False: it was cut at the token limit.
         cached: How many tokens at the beginning of the prompt were not computed for it but copied
             from another prompt of the batch.
     """
@@ -55,10 +55,11 @@ def prompt_batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Yields batches of prompts as lists of indices into ``prompts``. The prompts of a batch have
-    the same ``max_tokens``.
+    """Yields batches of prompts, each as a list of indices into ``prompts``. All prompts of a batch
+    have the same ``max_tokens``.
 
-    Prompts with the same beginning follow each other, and groups with long prompts come first.
+    Prompts with the same beginning form a group and follow each other. Groups with longer prompts
+    come first.
 
     Args:
         model: The network. If its architecture is not one of the tested ones, each batch has one
@@ -145,8 +146,8 @@ def generate_batch(
 
 
 def end_token_ids(model: PreTrainedModel) -> list[int | None]:
-    """Returns the ids of the tokens that end an answer, as in the generation config of ``model``.
-    Returns ``[None]`` if the config names none."""
+    """Returns the ids of the tokens that end an answer, from the generation config of ``model``. If
+    the config names none, returns ``[None]``."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
 
@@ -181,13 +182,13 @@ def _logits_processors(
 
 
 class Inputs(NamedTuple):
-    """The inputs of ``generate`` of transformers for a batch of prompts, one prompt in each row.
+    """The inputs of transformers' ``generate`` for a batch of prompts, one prompt in each row.
 
     Attributes:
         ids: The token ids, padded, [rows, columns].
         mask: The attention mask, [rows, columns]: 1 for tokens, 0 for padding.
         cache: The key-value cache of the beginnings that prompts share, or None if they share none.
-        cached: How many tokens of each row were copied from another row's computation.
+        cached: For each row, how many tokens were copied from another row's computation.
     """
 
     ids: torch.Tensor
@@ -202,7 +203,8 @@ def prepare_cached_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """Returns a padded batch for ``generate``, with a key-value cache of shared beginnings.
+    """Returns a padded batch for transformers' ``generate``, with a key-value cache of shared
+    beginnings.
 
     A beginning that several prompts share is computed once, here.
 
@@ -210,7 +212,7 @@ def prepare_cached_inputs(
         model: The network that computes the shared beginnings.
         prompts: The token ids of each prompt.
         pad: The id of the token for padding on the left.
-        shortest: The minimum length in tokens of a shared beginning.
+        shortest: The minimum length of a shared beginning in tokens.
     """
     groups = [[index] for index in range(len(prompts))]
     if can_share_prefix(model.config):
@@ -271,10 +273,10 @@ def _group_by_beginning(
 
 
 def shareable_prefix_length(prompts: Prompts) -> int:
-    """Returns how many tokens at the beginning of all ``prompts`` are equal.
+    """Returns how many tokens at the beginning are the same in all ``prompts``.
 
-    The last token of the shortest prompt never counts, because the model needs at least one token
-    of each prompt that is not in the cache.
+    The last token of the shortest prompt never counts, because the model must read at least one
+    token of each prompt.
 
     Args:
         prompts: The token ids of each prompt.
@@ -299,8 +301,8 @@ def _pad_left(
 
 
 class SeededSampling(LogitsProcessor):
-    """A logits processor that draws each token at random with the seed of its row's request. Use it
-    with ``do_sample=False``.
+    """A logits processor that draws each token at random, with the seed of its row's request. Use
+    it with ``generate(do_sample=False)``.
 
     It adds random noise to the logits, so that the token with the highest sum is a sample. Rows
     with temperature 0 do not change.
@@ -342,11 +344,11 @@ def _keep_top_p(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 class Penalties(LogitsProcessor):
     """A logits processor that lowers the logits of tokens that an answer already contains, by the
-    presence and frequency penalties.
+    presence and frequency penalties of its request.
 
     Args:
         requests: The request of each row, with its penalties.
-        prompt: The number of columns of the padded prompts, after which the answers begin.
+        prompt: The number of columns of the padded prompts. The answers begin after them.
     """
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
@@ -365,9 +367,11 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """A logits processor that restricts each row to JSON of its schema, followed by the end token.
+    """A logits processor that lets each row write only JSON that fits the row's schema, and then
+    the end token.
 
-    Create a new object for each call of ``generate``, because it keeps the state of every row.
+    Create a new object for each call of transformers' ``generate``, because it keeps the state of
+    every row.
 
     Args:
         tokenizer: The tokenizer of the model.
@@ -376,7 +380,8 @@ class GrammarMask(LogitsProcessor):
 
     Raises:
         MissingExtraError: The package llguidance is not installed.
-        ConfigError: llguidance does not support the tokenizer (raised by the first call).
+        ConfigError: llguidance does not support the tokenizer. This is raised when the first token
+            is chosen.
     """
 
     def __init__(

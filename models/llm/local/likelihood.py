@@ -42,14 +42,15 @@ class Tree:
     """A prefix tree (trie) of token sequences. Each node is a token, stored once for all sequences
     that share it.
 
-    The prefix of a sequence is its tokens before the scored part. The first ``base`` nodes are the
-    longest of these prefixes. The other nodes follow, each after its parent.
+    The prefix of a sequence is its tokens before the part whose likelihood is computed. The first
+    ``base`` nodes are the longest of these prefixes. The other nodes follow, each after its parent.
 
     Attributes:
         base: The number of nodes of the longest prefix.
         tokens: The token id of each node.
-        parents: The index of each node's parent, or -1 for the first token of a sequence.
-        depths: The position of each node in its sequence, counted from 0.
+        parents: For each node, the index of its parent among the nodes. It is -1 for the first
+            token of a sequence.
+        depths: For each node, its position in the sequence, counted from 0.
         paths: For each sequence, the indices of its nodes, in order.
     """
 
@@ -66,8 +67,7 @@ class Tree:
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """Returns the prefix tree of the tokens of ``sequences``. A beginning that sequences share is
-    stored once."""
+    """Returns the prefix tree of ``sequences``. A beginning that sequences share is stored once."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -94,7 +94,8 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields the nodes of ``tree`` in lists. The model reads each list in one forward pass.
+    """Yields lists of nodes of ``tree``, by their indices. The model reads each list in one forward
+    pass.
 
     Args:
         tree: The prefix tree. The nodes of its longest prefix are in no list.
@@ -134,9 +135,9 @@ def score_as_tree(
             a GPU.
 
     Returns:
-        Two lists with an entry for each sequence: the log-probability of each token of its scored
-            part (an array), and the summed log-probability of the tokens before it (None without
-            ``joint``).
+        Two lists with an entry for each sequence. In the first list, the entry is an array with the
+        log-probability of each token of the scored part. In the second, it is the summed
+        log-probability of the tokens before the scored part, or None if ``joint`` is False.
     """
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
@@ -292,9 +293,9 @@ def score_one_by_one(
         joint: Whether to compute the log-probability of the tokens before the scored part too.
 
     Returns:
-        Two lists with an entry for each sequence: the log-probability of each token of its scored
-            part (an array), and the summed log-probability of the tokens before it (None without
-            ``joint``).
+        Two lists with an entry for each sequence. In the first list, the entry is an array with the
+        log-probability of each token of the scored part. In the second, it is the summed
+        log-probability of the tokens before the scored part, or None if ``joint`` is False.
     """
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
@@ -321,11 +322,11 @@ def run_for_logits(
 
     Args:
         ids: The token ids, [1, n].
-        rows: The positions in the sequence whose logits are needed.
-        settings: Further arguments of the model.
+        rows: The positions of the tokens whose logits are needed, counted from 0.
+        settings: Further arguments of the model, such as ``use_cache=False``.
 
     Returns:
-        The logits [len(rows), vocabulary] in fp32, and the whole output of the model.
+        (logits [len(rows), vocabulary] in fp32, whole output of the model).
     """
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes_argument(model, "logits_to_keep"):
@@ -392,12 +393,9 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Returns whether batching prompts and sharing prefixes were tested for a model.
-
-    Args:
-        config: The model's config. The result is True for an architecture in ``TESTED`` with eager
-            or SDPA attention.
-    """
+    """Returns whether batching prompts and sharing prefixes were tested for the model with this
+    ``config``. That is True for the tested architectures, such as llama, with eager or SDPA
+    attention."""
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
@@ -406,8 +404,9 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
     """Returns whether a prefix of several prompts can be computed once for all of them.
 
     Args:
-        config: The model's config. The result is True only if ``is_tested``, without sliding
-            windows, and without rotary scaling that depends on the sequence length.
+        config: The model's config. The result is True only for a tested architecture with eager or
+            SDPA attention, without sliding windows, and without rotary scaling that depends on the
+            sequence length.
     """
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
@@ -420,8 +419,8 @@ def can_share_prefix(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns kind of layer -> its attention window in tokens, such as ``{"full_attention": None,
-    "sliding_attention": 4096}``. None is no window.
+    """Returns kind of layer -> how many tokens back its attention reaches, such as
+    ``{"full_attention": None, "sliding_attention": 4096}``. None is no limit.
 
     If the config does not name its kinds of layers, the only key is an empty string.
     """

@@ -128,7 +128,7 @@ class LocalModel(TokenModel):
         tokenizer: The tokenizer of the model.
         name: The name of the model.
         token_budget: The maximum number of tokens in a batch of prompts and answers, with padding.
-            None depends on the device's memory, and is at least 16,384.
+            None chooses it by the device's memory, and at least 16,384.
         context: The context length in tokens, if it should be lower than the model's own.
         shared: Whether the common prefix of several continuations is computed once for all of them.
             None does so for tested architectures only.

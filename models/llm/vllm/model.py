@@ -72,7 +72,8 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
-    """Returns the arguments for ``vllm.LLM``: argument -> value.
+    """Returns the arguments for ``vllm.LLM`` as a mapping, such as ``{"model": "ORG/NAME",
+    "max_model_len": 4096}``.
 
     Args:
         config: The settings of the model.
@@ -226,12 +227,15 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Returns a list for each group, with the likelihood of each of its continuations, in
-        order.
+        """Computes how likely the model is to write given texts (continuations), each as the next
+        turn of a chat.
 
         Args:
-            groups: Groups of continuations. A prefix that continuations share is computed once.
+            groups: Lists of continuations. A prefix that continuations share is computed once.
             joint: Whether to compute the log-probability of each prefix too.
+
+        Returns:
+            For each list, the likelihoods of its continuations, in order.
 
         Raises:
             ConfigError: A text is empty, or prompt and text do not fit the context length.
@@ -299,8 +303,10 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``, or None if vLLM read a scored
-    token from its cache, because it then returns no log-probability for the token.
+    """Returns the likelihood of the scored part of ``sequence``.
+
+    vLLM gives no log-probability for a token that it reads from its cache. If that is a token to
+    score, returns None.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.

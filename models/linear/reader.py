@@ -100,7 +100,7 @@ class TurnScale:
         )
 
     def named_arrays(self) -> dict[str, Floats]:
-        """Returns tensor name -> array, such as ``{"scale.mean": ...}``. Empty arrays are left out."""
+        """Returns tensor name -> array, such as ``{"scale.mean": ...}``. It has no empty arrays."""
         arrays = asdict(self)
         return {f"scale.{name}": array for name, array in arrays.items() if array.size}
 

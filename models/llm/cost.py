@@ -149,9 +149,10 @@ class PriceFile(Config):
     """A file of list prices.
 
     Attributes:
-        models: Model name -> its price on any server. It takes precedence over ``servers``.
-        servers: Host name -> model name -> its price on this server only. A host name is, for
-            example, ``api.openai.com``.
+        models: Model name -> its price on any server. If a model is here and in ``servers``, this
+            price counts.
+        servers: Host name, such as ``api.openai.com`` -> model name -> its price on this server
+            only.
     """
 
     models: Mapping[str, Price] = {}

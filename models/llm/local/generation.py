@@ -40,8 +40,8 @@ class GeneratedAnswer(NamedTuple):
     Attributes:
         ids: The token ids of the answer.
         ended: Whether the model itself ended the answer. False: it was cut at the token limit.
-        cached: How many tokens at the beginning of the prompt were not computed for it but copied
-            from another prompt of the batch.
+        cached: How many tokens at the beginning of the prompt were not computed for this prompt,
+            because the computation of another prompt of the batch was copied.
     """
 
     ids: list[int]
@@ -188,7 +188,8 @@ class Inputs(NamedTuple):
         ids: The token ids, padded, [rows, columns].
         mask: The attention mask, [rows, columns]: 1 for tokens, 0 for padding.
         cache: The key-value cache of the beginnings that prompts share, or None if they share none.
-        cached: For each row, how many tokens were copied from another row's computation.
+        cached: For each row, how many of its tokens were not computed, because the computation of
+            another row was copied.
     """
 
     ids: torch.Tensor

@@ -94,8 +94,7 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def split_into_passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Yields lists of nodes of ``tree``, by their indices. The model reads each list in one forward
-    pass.
+    """Yields lists of nodes of ``tree``, by their indices. The model reads each list in one pass.
 
     Args:
         tree: The prefix tree. The nodes of its longest prefix are in no list.
@@ -129,7 +128,7 @@ def score_as_tree(
 
     Args:
         model: A causal language model with eager or SDPA attention.
-        sequences: The token ids of each sequence, with the start of its scored part.
+        sequences: The token ids of each sequence. Its scored part is the tokens from ``start`` on.
         joint: Whether to compute the log-probability of the tokens before the scored part too.
         limit: The approximate number of tokens in a forward pass. None is 512 on a CPU and 8192 on
             a GPU.
@@ -284,12 +283,12 @@ def _attention_mask(
 def score_one_by_one(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Computes the log-probabilities of the scored part of each sequence, with one forward pass for
-    each.
+    """Computes the log-probabilities of the scored part of each sequence. Each sequence has its own
+    forward pass.
 
     Args:
         model: A causal language model.
-        sequences: The token ids of each sequence, with the start of its scored part.
+        sequences: The token ids of each sequence. Its scored part is the tokens from ``start`` on.
         joint: Whether to compute the log-probability of the tokens before the scored part too.
 
     Returns:

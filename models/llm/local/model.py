@@ -128,10 +128,10 @@ class LocalModel(TokenModel):
         tokenizer: The tokenizer of the model.
         name: The name of the model.
         token_budget: The maximum number of tokens in a batch of prompts and answers, with padding.
-            None chooses it by the device's memory, and at least 16,384.
+            None is a number that grows with the device's memory, and at least 16,384.
         context: The context length in tokens, if it should be lower than the model's own.
         shared: Whether the common prefix of several continuations is computed once for all of them.
-            None does so for tested architectures only.
+            None is True for tested architectures only.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
             chat template opens a block of thoughts, otherwise 0.
         weights: A hash of the model's files. None computes a hash of the parameters of ``model``.

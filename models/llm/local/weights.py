@@ -35,8 +35,8 @@ def find_or_convert_model(model: str) -> str:
 
 
 def model_name(model: str) -> str:
-    """Returns the name by which saved scores call ``model``. For a folder it is the folder's name
-    without the path, otherwise ``model`` with slashes for colons, such as ``embedded/smollm2``."""
+    """Returns the name of ``model`` in saved scores. For a folder it is the folder's name without
+    the path. Otherwise it is ``model`` with slashes for colons, such as ``embedded/smollm2``."""
     if Path(model).is_dir():
         return Path(model).resolve().name
     return model.replace(":", "/")

@@ -130,8 +130,8 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge that needs no training. Its score is the sigmoid of a sum of standardised
-        features of assistant turns.
+        """Returns a judge that needs no training. Its score is the sigmoid of a sum of features,
+        which are means over the assistant turns and standardised.
 
         Args:
             settings: The ``name``, the ``rubric`` and the ``features``, such as ``{"copy": {"mean":
@@ -195,7 +195,8 @@ class LinearJudge(LearnedJudge):
     ) -> LinearJudge:
         """Loads the judge saved in ``folder``.
 
-        An ``embedded:`` encoder is not in the folder but comes from its Python package.
+        The encoder is in the folder too, unless it is shipped with the package, such as
+        ``embedded:minilm``.
 
         Args:
             device: Where the encoder runs. None is the GPU if there is one.

@@ -45,7 +45,7 @@ class DialogueReading:
             [T, 0].
         weights: The weight of each turn in the mean over its speaker's turns, [T].
         text_vector: The embedding of the whole dialogue, [H], if the judge's setting ``reading`` is
-            ``dialogue``. Otherwise [0].
+            ``dialogue``. Otherwise it is empty.
         tokens: The number of tokens of the T turns. Without an encoder it is T.
         skipped: How many of the oldest turns are left out of these arrays, because the dialogue has
             more than 512.

@@ -89,8 +89,8 @@ class TokenChoice:
     Attributes:
         text: The token.
         logprob: The log-probability of the token.
-        alternatives: Likely token at this position, ``text`` included -> its log-probability. Empty
-            if the server reports no other token.
+        alternatives: Token -> its log-probability, for the most likely tokens at this position and
+            for ``text``. Empty if the server reports no other token.
     """
 
     text: str
@@ -241,16 +241,16 @@ class LanguageModel(ABC):
         turn of a chat.
 
         Args:
-            groups: Lists of continuations, such as all continuations of one dialogue. A prefix that
-                a list shares is computed once.
-            joint: Whether to compute the log-probability of each prefix too.
+            groups: Lists of continuations, such as all continuations of one dialogue. The beginning
+                that the chats in a list share is computed once.
+            joint: Whether to compute the log-probability of the chat before each text too.
 
         Returns:
             For each list, the likelihoods of its continuations, in order.
 
         Raises:
-            ConfigError: A server runs the model, a text is empty, or prompt and text do not fit
-                ``context``.
+            ConfigError: A server runs the model, a text is empty, or a text and its chat are longer
+                than ``context``.
         """
 
     @abstractmethod
@@ -307,16 +307,16 @@ def score_groups(
 
     Args:
         groups: Lists of continuations.
-        owners: For each list in ``groups``, any key, such as the id of its dialogue. A prefix that
-            lists with the same key share is computed once.
-        joint: Whether to compute the log-probability of each prefix too.
+        owners: For each list in ``groups``, any key, such as the id of its dialogue. For all lists
+            with the same key, the beginning that their chats share is computed once.
+        joint: Whether to compute the log-probability of the chat before each text too.
 
     Returns:
         For each list, the likelihoods of its continuations, in order.
 
     Raises:
-        ConfigError: The model gives no likelihoods, a text is empty, or prompt and text do not fit
-            the context length.
+        ConfigError: The model gives no likelihoods, a text is empty, or a text and its chat are
+            longer than the model's context.
     """
     if not groups:
         return []
@@ -348,7 +348,7 @@ def first_fitting_start(turns: int, fits: Callable[[int], bool]) -> int:
     the smallest such number.
 
     Args:
-        turns: The maximum number of turns to drop. It is returned if nothing fits.
+        turns: The maximum number of turns to drop. If nothing fits, this number is returned.
         fits: A function that takes a number of dropped turns, and returns whether the rest fits. If
             a number fits, all larger numbers must fit too.
     """

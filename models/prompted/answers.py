@@ -217,8 +217,8 @@ def parse_json(text: str) -> Any:
     """Returns the JSON value in ``text``, which may be in a code fence.
 
     Raises:
-        ValueError: ``text`` has more than one JSON value, contains NaN or Infinity, gives a key two
-            values, or is nested too deeply.
+        ValueError: ``text`` is not one JSON value, contains NaN or Infinity, gives one key two
+            different values, or is nested too deeply.
     """
     first, _, after = text.strip().partition("\n")
     inside, _, last = after.rpartition("\n")

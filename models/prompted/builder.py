@@ -258,7 +258,7 @@ class PromptBuilder:
 
         Args:
             view: What to show of the dialogue.
-            start: How many of the oldest turns of ``view`` to leave out.
+            start: How many of the oldest turns of ``view`` to leave out. Gaps count as turns.
 
         Raises:
             ConfigError: The prompt shows examples, and fewer than three have a score on the
@@ -461,8 +461,8 @@ class ScoredExample:
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
     """Returns the scored examples in a file of labelled dialogues.
 
-    A score is the mean of the annotators' ratings, mapped to [0, 1]. Dimensions for which the file
-    states no scale have no score.
+    A score is the mean of the annotators' ratings, mapped to [0, 1]. A dimension without ratings,
+    or whose scale the file does not state, has no score.
 
     Args:
         path: A file, or the name of a shipped file, such as ``prompts/examples.json``.
@@ -558,9 +558,8 @@ def prompt_view(
 
 
 def kept_indices(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Returns the indices of the ``turns`` that a prompt shows.
-
-    At least one assistant turn is shown, if there is one.
+    """Returns the indices of the ``turns`` that a prompt shows. If ``turns`` have an assistant
+    turn, at least one of the shown turns is by the assistant.
 
     Args:
         context: Which turns to show, such as ``full`` or ``last_40`` (the last 40%).

@@ -113,7 +113,8 @@ class Ratings:
         return Answer(reason=why)
 
     def mean_and_deviation(self, chances: Sequence[float]) -> tuple[float, float]:
-        """Returns (mean, standard deviation) of the score.
+        """Returns (mean, standard deviation) of the score, computed from the probabilities of the
+        ratings.
 
         Args:
             chances: The probability of each of ``values``, in the same order.

@@ -231,14 +231,14 @@ class VllmModel(TokenModel):
         turn of a chat.
 
         Args:
-            groups: Lists of continuations. A prefix that continuations share is computed once.
-            joint: Whether to compute the log-probability of each prefix too.
+            groups: Lists of continuations. The beginning that chats share is computed once.
+            joint: Whether to compute the log-probability of the chat before each text too.
 
         Returns:
             For each list, the likelihoods of its continuations, in order.
 
         Raises:
-            ConfigError: A text is empty, or prompt and text do not fit the context length.
+            ConfigError: A text is empty, or a text and its chat are longer than the context length.
         """
         sequences = list(map(self.to_sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
@@ -303,10 +303,11 @@ def answer_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of the scored part of ``sequence``.
+    """Returns the likelihood of the scored part of ``sequence``, which is its tokens from ``start``
+    on.
 
-    vLLM gives no log-probability for a token that it reads from its cache. If that is a token to
-    score, returns None.
+    vLLM gives no log-probability for tokens that it reads from its cache. Returns None if the
+    log-probability of such a token is needed.
 
     Args:
         output: The RequestOutput of vLLM for the sequence.

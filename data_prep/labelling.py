@@ -114,7 +114,7 @@ def earlier_labels_field(row: LabelledDialogue) -> dict[str, Any]:
     return {EARLIER: [*row.extra.get(EARLIER, ()), current]}
 
 
-def malformed_reasons(check: Judgement) -> tuple[str, ...]:
+def user_faults(check: Judgement) -> tuple[str, ...]:
     """Returns the names of the faults of a simulated user, such as ``("role_confusion",)`` for one
     that plays the assistant.
 
@@ -135,7 +135,7 @@ def with_user_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue
         row: The dialogue.
         check: A judge's scores of its simulated user, one for each fault.
     """
-    if reasons := malformed_reasons(check):
+    if reasons := user_faults(check):
         verdict = {
             "reasons": list(reasons),
             "comments": _comments(check),
@@ -244,7 +244,7 @@ def label_file(
         report = score(user_judge, checks_file)
         report.require_coverage(min_coverage)
         checks = {check.id: check for check in read_judgements(checks_file)}
-        malformed = {id for id, check in checks.items() if malformed_reasons(check)}
+        malformed = {id for id, check in checks.items() if user_faults(check)}
     if judge is not None:
         report = score(judge, labels_file, malformed)
         judgements = {j.id: j for j in read_judgements(labels_file)}
@@ -298,7 +298,7 @@ def label_and_write_rows(
             reasons: tuple[str, ...] = ()
             if checks is not None:
                 check = _judgement_of(row, checks)
-                reasons = malformed_reasons(check)
+                reasons = user_faults(check)
                 summary.add_check(row, check)
                 row = with_user_check(row, check)
             if reasons:
@@ -382,7 +382,7 @@ class LabelCounts:
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
         """Counts ``check``, a judge's scores of the faults of the simulated user in ``row``."""
-        reasons = malformed_reasons(check)
+        reasons = user_faults(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
             "user": row.dialogue.models.get("user") or _UNNAMED,

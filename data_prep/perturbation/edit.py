@@ -171,11 +171,11 @@ def sentence_table_entries(table: str, lang: str, split: Split) -> tuple[Any, ..
         lang: The language, such as ``de``.
         split: ``train``, ``val`` or ``test``.
     """
-    return _split_table(table).get((lang, split), ())
+    return _load_by_split(table).get((lang, split), ())
 
 
 @lru_cache(maxsize=32)
-def _split_table(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+def _load_by_split(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
     by_key: dict[tuple[str, str], tuple[Any, ...]] = {}
     by_language = yaml.safe_load(config_text(f"perturbation/{table}"))
     for entry, split in zip(by_language, cycle(_DEAL)):

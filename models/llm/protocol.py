@@ -398,7 +398,7 @@ def strict_object_schema(fields: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def token_count_bound(text: str) -> int:
+def max_token_count(text: str) -> int:
     """Returns an upper bound on the number of tokens of ``text``, for models whose tokenizer is not
     on this machine."""
     # In a word of ASCII letters two letters count as one token, or each if no vowel is lower-case.
@@ -420,5 +420,5 @@ def token_count_bound(text: str) -> int:
 def prompt_token_bound(messages: Sequence[Message]) -> int:
     """Returns an upper bound on the number of tokens of a prompt with ``messages``."""
     return AROUND_PROMPT + sum(
-        AROUND_MESSAGE + token_count_bound(m.content) for m in messages
+        AROUND_MESSAGE + max_token_count(m.content) for m in messages
     )

@@ -133,7 +133,7 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
     try:
-        refuse_python_list(cell, field)
+        refuse_python_literal(cell, field)
         return parse_json(cell, nan_is_null=True)
     except (RecordError, RecursionError) as error:
         if not field:
@@ -142,7 +142,7 @@ def parse_if_json(cell: Any, field: str = "") -> Any:
         raise RecordError(field, expected, cell) from error
 
 
-def refuse_python_list(cell: str, field: str) -> None:
+def refuse_python_literal(cell: str, field: str) -> None:
     """Raises RecordError if ``cell`` is a list or dict in Python's notation, such as ``{'a': 1}``,
     and not in JSON. The error names ``field``."""
     if _PYTHON_LIST.match(cell):

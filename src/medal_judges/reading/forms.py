@@ -26,7 +26,7 @@ from medal_judges.reading.columns import (
     lookup,
     parse_if_json,
     read_labels,
-    refuse_python_list,
+    refuse_python_literal,
 )
 from medal_judges.reading.names import (
     Fields,
@@ -399,7 +399,7 @@ def _take_messages(row: Row, field: str, role: str) -> list[Message]:
     """
     value = number_as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        refuse_python_list(value, field)
+        refuse_python_literal(value, field)
         value = parse_if_json(value)
     if value in _NOTHING:
         return []

@@ -7,7 +7,7 @@ import pytest
 from medal_judges.data_prep.labelling import (
     LabelCounts,
     label_and_write_rows,
-    malformed_reasons,
+    user_faults,
     with_labels,
     with_user_check,
 )
@@ -35,7 +35,7 @@ def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
 
 def test_a_user_is_malformed_from_one_half() -> None:
     check = Judgement("a", "judge:u", {"role_confusion": 0.5, "wrong_language": 0.4})
-    assert malformed_reasons(check) == ("role_confusion",)
+    assert user_faults(check) == ("role_confusion",)
     assert with_user_check(ROW, check).extra["malformed"] == {
         "reasons": ["role_confusion"],
         "comments": {},
@@ -44,7 +44,7 @@ def test_a_user_is_malformed_from_one_half() -> None:
     half = Judgement(
         "a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut"
     )
-    assert malformed_reasons(half) == ()
+    assert user_faults(half) == ()
     assert with_user_check(ROW, half).extra["user_check"] == {
         "by": "judge:u",
         "failure": "cut",

@@ -166,7 +166,7 @@ class TextEncoder:
         set_fastest_attention(body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the token ids of each of ``texts``, without the tokenizer's special tokens."""
+        """Returns the token ids of each of ``texts``, without special tokens such as ``[CLS]``."""
         unmarked = [self.marks.break_up(text) for text in texts]
         # Masks, offsets and objects of transformers' class take as long as the tokens.
         encodings = self.tokenizer.encode_batch_fast(unmarked, add_special_tokens=False)

@@ -139,7 +139,8 @@ class FittedHead:
         Args:
             record: What judge.json stores about the head, such as its kind and its number of
                 layers.
-            tensors: Tensor name -> saved weights, such as ``heads.overall.0.weight``, of all heads.
+            tensors: Tensor name -> the weights of all heads, such as ``{"heads.overall.0.weight":
+                ...}``.
             columns: The number of input columns.
 
         Raises:

@@ -62,7 +62,8 @@ class DialogueReading:
     skipped: int = 0
 
     def drop_unweighted_turns(self) -> DialogueReading:
-        """Returns a copy with only those turns whose weight is not 0."""
+        """Returns a copy with only those turns whose weight is not 0. With the setting ``reading:
+        answers`` these are the turns of the last answer."""
         rows = np.flatnonzero(self.weights)
         names = ("roles", "measures", "features", "texts", "vectors", "weights")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
@@ -363,8 +364,8 @@ class DialogueReader:
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
     """Returns the weight of each of a dialogue's T turns in a mean over answers, [T]. An answer is
-    an assistant turn with the last user turn before it. Each of n answers gives both its turns the
-    weight 1 / n.
+    an assistant turn with the last user turn before it. Each of n answers adds 1 / n to the weights
+    of its turns.
 
     Args:
         roles: 0 for a user turn, 1 for an assistant turn, [T].

@@ -335,7 +335,7 @@ class TokenModel(LanguageModel):
         name: The name of the model.
         window: The context length in tokens, for prompt, thinking and answer together.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
-            chat template opens a block of thoughts, otherwise 0.
+            chat template begins each answer with ``<think>``, otherwise 0.
 
     Raises:
         ConfigError: ``thinking`` is above 0, but the chat template has no block for thoughts

@@ -27,7 +27,7 @@ class TransformersLLM(Config):
         context: The context length in tokens, if it should be lower than the model's own. None is
             the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
-            model's chat template opens a block of thoughts, otherwise 0.
+            chat template begins each answer with ``<think>``, otherwise 0.
         bin_weights: Whether to read .bin files, for models that are published without safetensors.
     """
 
@@ -53,7 +53,7 @@ class VllmLLM(Config):
         context: The context length in tokens, if it should be lower than the model's own. None is
             the model's own.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
-            model's chat template opens a block of thoughts, otherwise 0.
+            chat template begins each answer with ``<think>``, otherwise 0.
         engine: Further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` and
             ``gpu_memory_utilization``.
     """

@@ -144,7 +144,7 @@ class PromptBuilder:
 
     Raises:
         ConfigError: The prompt file has no such variant, layout or role, shows no dialogue, or
-            needs a value that is not given.
+            needs a template variable that is not given.
     """
 
     def __init__(
@@ -594,8 +594,8 @@ def summarise_long_turns(
 ) -> None:
     """Replaces long assistant turns of long dialogues by summaries that ``llm`` writes.
 
-    A long turn has more than 200 words. A long dialogue has more than 3,000. If a summary fails,
-    ``failure`` of the dialogue's PromptView says why.
+    A long turn has more than 200 words. A long dialogue has more than 3,000 words. If a summary
+    fails, ``failure`` of the dialogue's PromptView says why.
 
     Args:
         views: What the prompts show of the dialogues. Their turns are replaced in place.

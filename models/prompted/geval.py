@@ -31,7 +31,7 @@ POINTS = 5
 
 class GEvalConfig(BasePromptedConfig):
     """The settings of a G-Eval judge. They are those that every judge with a prompt file has, such
-    as ``llm`` and ``prompts``. A judge file selects this kind of judge with ``family: geval``."""
+    as ``llm`` and ``prompts``. In a judge file, ``family: geval`` selects this kind of judge."""
 
     family: Literal["geval"] = "geval"
 
@@ -186,8 +186,8 @@ AFFIRMATIVE = "Yes"
 
 class GPTScoreConfig(BasePromptedConfig):
     """The settings of a GPTScore judge. They are those that every judge with a prompt file has,
-    such as ``llm`` and ``prompts``. A judge file selects this kind of judge with ``family:
-    gptscore``."""
+    such as ``llm`` and ``prompts``. In a judge file, ``family: gptscore`` selects this kind of
+    judge."""
 
     family: Literal["gptscore"] = "gptscore"
 

@@ -196,7 +196,8 @@ class BasePromptedJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """Returns the judge with ``settings``, the fields of its config class.
+        """Returns the judge with ``settings``, such as ``{"name": "mine", "llm":
+        "openai:gpt-4.1-mini", "prompts": "oralis", "rubric": "medal"}``.
 
         Raises:
             ConfigError: A field is unknown or has a wrong value, or the language model cannot be

@@ -132,8 +132,10 @@ class Ratings:
 
 
 def with_rating_probabilities(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """Returns a copy of ``answer`` with the probability of each rating in ``chances``, where they
-    add up to 1. The sum of the probabilities that the model gave to the ratings is in ``mass``.
+    """Returns a copy of ``answer`` with the probabilities of the ratings.
+
+    ``chances`` of the copy has the probability of each rating, made to add up to 1. ``mass`` has
+    their sum before that.
 
     Args:
         logprobs: The log-probability of the text of each rating, lowest rating first.

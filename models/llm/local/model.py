@@ -133,7 +133,7 @@ class LocalModel(TokenModel):
         shared: Whether the common prefix of several continuations is computed once for all of them.
             None is True for tested architectures only.
         thinking: The maximum number of tokens of thinking before an answer. None is 4096 if the
-            chat template opens a block of thoughts, otherwise 0.
+            chat template begins each answer with ``<think>``, otherwise 0.
         weights: A hash of the model's files. None computes a hash of the parameters of ``model``.
 
     Raises:

@@ -25,7 +25,6 @@ ENCODERS=(modernbert_medal_regression mmbert_medal)
 LORA=lora_medal_8b
 PROMETHEUS=Unbabel/M-Prometheus-14B
 LAUNCH=("$BIN/accelerate" launch --config_file configs/accelerate/gpu8.yaml training/train.py)
-PUSH=(--no-trial) # put the judges on trial first (medal trial FOLDER --save), then leave this out
 
 # wave, place after PORT, GPUs, model, name in GENERATE. Two models of 70 billion parameters and more
 # do not fit beside the others: the chatbots come in three waves and share the first messages.
@@ -145,7 +144,7 @@ benchmark() {
 }
 
 push() {
-    "$BIN/medal" push "$OUT/judges/$1" "$HUB/$1" "${PUSH[@]}"
+    "$BIN/medal" push "$OUT/judges/$1" "$HUB/$1"
 }
 
 LABELS=$OUT/labels/labelled.jsonl

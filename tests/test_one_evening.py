@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import ChainMap
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,8 @@ LABELLER={folder}/medal_gpt41.yaml
 USER_CHECK={folder}/malformed.yaml
 CURATED=2
 LAUNCH=("{python}" training/train.py)
-PUSH=(--base org/tiny)
 serve() {{
-    local settings='"script": "{folder}/answers.py", "served": {{"id": "stub"}}'
+    local settings='"script": "{folder}/answers.py"'
     exec "{python}" {server} "{{\\"port\\": $2, $settings}}"
 }}
 flags() {{
@@ -60,7 +60,7 @@ flags() {{
         *) printf '%s\\n' model.base={modernbert} ;;
     esac
     if [[ $1 = *soda* ]]; then
-        printf '%s\\n' 'train=[{{source: {folder}/soda.jsonl}}]' 'validation=[]' 'test=[]'
+        printf '%s\\n' 'train=[{{source: {folder}/soda.jsonl}}]' 'validation=[]' 'test=[]' 'split={{validation: 0.3}}'
     fi
 }}
 """
@@ -86,8 +86,7 @@ def test_one_evening_at_tiny_scale(
     folder, port = tmp_path / "tiny", 20000 + os.getpid() % 1000 * 11
     folder.mkdir()
     (folder / "answers.py").write_text(ANSWERS)
-    # of any server
-    prices = {k: v for k, v in read_yaml("prices").items() if k != "host"}
+    prices = {"models": dict(ChainMap(*read_yaml("prices")["servers"].values()))}
     (folder / "prices.yaml").write_text(yaml.safe_dump(prices))
     paid = {
         "base_url": f"http://localhost:{port + 10}/v1",
@@ -125,7 +124,7 @@ def test_one_evening_at_tiny_scale(
         "server": SERVER,
         "port": port,
     }
-    bases = {"llama": tiny_llama, "modernbert": tiny_modernbert}
+    bases = {"llama": "org/tiny", "modernbert": tiny_modernbert}
     (folder / "settings.sh").write_text(
         SETTINGS.format(folder=folder, **named, **bases)
     )

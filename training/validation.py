@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
@@ -19,8 +17,8 @@ def agreement(
     """Returns how well a judge's scores agree with people's ratings of one dimension, such as
     ``{"spearman/overall": 0.6}``.
 
-    The value is the mean over data sources. A source whose ratings or scores are all equal is left
-    out. If none remains, the result is empty.
+    The value is the mean over data sources. A source whose ratings are all equal is left out. If
+    none remains, the result is empty. Equal scores have an AUC of 0.5 and a ρ of 0.
 
     Args:
         name: The dimension.
@@ -34,13 +32,16 @@ def agreement(
     for source in np.unique(sources):
         rows = (sources == source) & np.isfinite(human)
         labels = human[rows]
-        values_of_judge = scores[rows]
+        # A judge may give all rows one score, or none after it diverged.
+        values_of_judge = np.nan_to_num(scores[rows])
         if is_binary:
             labels = labels >= 0.5
-        if len(np.unique(labels)) < 2 or len(np.unique(values_of_judge)) < 2:
+        if len(np.unique(labels)) < 2:
             continue
         if is_binary:
             values.append(roc_auc_score(labels, values_of_judge))
+        elif np.ptp(values_of_judge) == 0:
+            values.append(0.0)
         else:
             values.append(spearmanr(labels, values_of_judge).statistic)
     if not values:
@@ -49,7 +50,7 @@ def agreement(
     return {f"{kind}/{name}": float(np.mean(values))}
 
 
-def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
+def with_means(statistics: dict[str, float]) -> dict[str, float]:
     """Returns a copy of ``statistics`` with the means over dimensions, ``spearman`` and ``auc``. A
     mean without values is left out.
 
@@ -63,4 +64,4 @@ def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
         ]
         if values:
             means[kind] = float(np.mean(values))
-    return dict(statistics) | means
+    return statistics | means

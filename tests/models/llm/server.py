@@ -77,8 +77,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         found = {"/counts": self.server.counts, "/requests": self.server.requests}
-        if self.path in found:
-            self._send(200, json.dumps(found[self.path]).encode())
+        if self.path in (*found, "/v1/models"):
+            self._send(200, json.dumps(found.get(self.path)).encode())
         else:
             self._error(404, "no such page")
 

@@ -60,7 +60,8 @@ flags() {{
         *) printf '%s\\n' model.base={modernbert} ;;
     esac
     if [[ $1 = *soda* ]]; then
-        printf '%s\\n' 'train=[{{source: {folder}/soda.jsonl}}]' 'validation=[]' 'test=[]' 'split={{validation: 0.3}}'
+        printf '%s\\n' 'train=[{{source: {folder}/soda.jsonl}}]' 'split={{validation: 0.3}}' \\
+            'validation=[]' 'test=[]'
     fi
 }}
 """

@@ -172,7 +172,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [[ABOUT.get(j, j), *rest] for j, *rest in overall("readme")],
     "judges": lambda: overall("judges"),
     "judges_within": lambda: overall("judges", within),
-    "boxed": lambda: overall("boxed"),
     "gpu": gpu_memory,
     # every second row: chatbots with contexts of their own
     "unfair_judge": lambda: columns("comparison_coverage_2", 0, 1, 3, 4, 5)[::2],

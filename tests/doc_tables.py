@@ -174,7 +174,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "judges_within": lambda: overall("judges", within),
     "gpu": gpu_memory,
     # every second row: chatbots with contexts of their own
-    "unfair_judge": lambda: columns("comparison_coverage_2", 0, 1, 3, 4, 5)[::2],
+    "unfair_judge": lambda: columns("comparison_coverage_2", 1, 3, 4, 5)[:5:2],
     "llm_peers": lambda: columns("llm_peers", 0, 3, 9),
     "against_peers": lambda: [
         row for row in columns("against_peers", 0, 2, 5)[:12] if "bf16" not in row[0]

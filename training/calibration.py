@@ -132,7 +132,7 @@ def fit_score_map(
     if temperature is not None or is_binary:
         return fitted
     # The split conformal quantile (Lei and others, 2018): nine in ten ratings are within it.
-    mapped = fitted.apply_threshold(fitted.apply_isotonic(units))
+    mapped = fitted.center_on_threshold(fitted.apply_isotonic(units))
     errors = np.sort(np.abs(mapped - targets))
     rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
     return replace(fitted, margin=float(errors[rank - 1]))

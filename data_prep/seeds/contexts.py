@@ -161,7 +161,7 @@ def parse_triple(record: object) -> Triple:
 # -- readers ---------------------------------------------------------------------------------------
 
 
-def read_triples(path: str | Path) -> Iterator[Triple]:
+def read_good_triples(path: str | Path) -> Iterator[Triple]:
     """Yields event triples from a JSONL file of ATOMIC-10X, without the triples that its quality
     classifier (the "critic") rejected.
 
@@ -379,7 +379,7 @@ def draw_contexts_from_config(config: SeedsConfig, seed: int) -> list[DrawnConte
         ConfigError: There are too few scenes and personas.
         DataError: A file is missing, or a line of it is malformed.
     """
-    triples = read_triples(config.scenes)
+    triples = read_good_triples(config.scenes)
     return draw_contexts(config.n, triples, read_personas(config.personas), seed=seed)
 
 

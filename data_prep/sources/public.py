@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.sources.source import source
-from medal_judges.models.model_files import embedded_file
+from medal_judges.models.model_files import packaged_file
 from medal_judges.records.dialogue import Dialogue, Role, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, choose_split
 from medal_judges.storage.files import read_json
@@ -305,7 +305,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     Args:
         path: JSON file of the conversations. By default the file in the package chitchat-dataset.
     """
-    for id, conversation in read_json(path or embedded_file("chitchat")).items():
+    for id, conversation in read_json(path or packaged_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])
         turns: list[Turn] = []
         first_sender = None

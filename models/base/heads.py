@@ -158,7 +158,7 @@ class Calibration:
             return np.asarray(units, dtype=np.float64)
         return map_isotonic(units, self.isotonic)
 
-    def apply_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def center_on_threshold(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Maps probabilities ``chances`` to scores on [0, 1], so that the probability ``threshold``
         becomes the score 0.5.
 
@@ -303,7 +303,7 @@ class OutputHead:
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
         span = dimension.high - dimension.low
         scores = self.scores(logits, fitted.temperature).numpy()
-        mapped = fitted.apply_threshold(
+        mapped = fitted.center_on_threshold(
             fitted.apply_isotonic((scores - dimension.low) / span)
         )
         if self.config.kind == "binary":  # after the isotonic map, as the score is

@@ -39,7 +39,7 @@ def push_with_card(
         raise JudgeLoadError(
             f"no folder {folder}", hint="Give the folder that medal train wrote"
         )
-    require_public_base(folder)
+    require_hub_base(folder)
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / folder.resolve().name
         for path in files_to_upload(folder):
@@ -51,7 +51,7 @@ def push_with_card(
         return push_judge_folder(copy, repo_id, private=not public, revision=revision)
 
 
-def require_public_base(folder: Path) -> None:
+def require_hub_base(folder: Path) -> None:
     """Raises ConfigError if the judge in ``folder`` needs a base model that exists only as
     a folder on this machine. The members of a hybrid (the judges that it combines) are
     checked too."""

@@ -310,7 +310,7 @@ class HybridJudge(Judge):
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
             for key in self.lines[dimension.name].inputs:
-                self._require_valid_input(key, dimension)
+                self._require_valid_member(key, dimension)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
@@ -333,7 +333,7 @@ class HybridJudge(Judge):
             members[name] = load_member(name, member)
         return cls(members, lines, dimensions, name=config.name)
 
-    def _require_valid_input(self, key: str, dimension: Dimension) -> None:
+    def _require_valid_member(self, key: str, dimension: Dimension) -> None:
         """Raises ConfigError if the input ``key`` of the formula of ``dimension`` is wrong.
 
         The member must exist. If ``key`` is only a member, such as ``geval``, both judges must

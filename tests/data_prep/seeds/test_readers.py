@@ -11,7 +11,7 @@ from medal_judges.cli import app
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     make_contexts,
-    read_triples,
+    read_good_triples,
 )
 
 KEPT = {"split": "train", "rec_0.5": True, "rec_0.9": True, "p_valid_model": 0.99}
@@ -36,7 +36,7 @@ def test_the_critic_decides(tmp_path: Path) -> None:
         atomic("c", **{"rec_0.9": False}),
     ]
     path = write(tmp_path / "ATOMIC10X.jsonl.gz", list(lines))
-    assert [t.head for t in read_triples(path)] == ["b", "c"]
+    assert [t.head for t in read_good_triples(path)] == ["b", "c"]
 
 
 @pytest.fixture

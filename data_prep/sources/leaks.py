@@ -148,9 +148,9 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
 
 
 def _ngram_hashes(dialogue: Dialogue) -> set[int]:
-    """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has
-    no spaces). The set is empty if there are fewer than 20, because such short texts are
-    alike by chance."""
+    """Returns hashes of all word 5-grams of ``dialogue`` (character 5-grams if its text has no
+    spaces). The set is empty if there are fewer than 20, because such short texts are alike by
+    chance."""
     words = " ".join(_normalise(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))

@@ -263,8 +263,12 @@ def is_beyond_chance(gain: Estimate) -> bool:
 
 
 def fit_and_cross_validate(fit_data: FitData) -> Proof:
-    """Fits the best regression to all rows of ``fit_data``. Measures its error and the errors of
-    simpler predictors on held-out conversations."""
+    """Chooses a regression by cross-validation, and fits it to all rows of ``fit_data``.
+
+    The result also has errors on held-out conversations: of the regression, of the judge as it is,
+    of the judge corrected by a line, of the mean rating, and of a line on the length of the
+    answers.
+    """
     y = fit_data.targets
     units = {
         ALIGNED: predict_held_out(fit_data, None),

@@ -118,9 +118,9 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """Returns the values of the options ``by``, ``context`` and ``cluster``, such
-        as ``["chatbot", "scene", "user"]``. They name columns to read. Options that are
-        not set are left out."""
+        """Returns the values of the options ``by``, ``context`` and ``cluster``, such as
+        ``["chatbot", "scene", "user"]``. They name columns to read. Options that are not set are
+        left out."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 

@@ -154,9 +154,9 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Estimates the mean human label of one dimension, from the judge's scores of all
-    rows and people's labels of some. For an issue (a binary dimension), estimates the
-    share of rows that have it.
+    """Estimates the mean human label of one dimension, from the judge's scores of all rows and
+    people's labels of some. For an issue (a binary dimension), estimates the share of rows that
+    have it.
 
     Args:
         scores: The judgements of the chats, with human labels of the dimension.

@@ -52,9 +52,8 @@ def push_with_card(
 
 
 def require_hub_base(folder: Path) -> None:
-    """Raises ConfigError if the judge in ``folder`` needs a base model that exists only as
-    a folder on this machine. The members of a hybrid (the judges that it combines) are
-    checked too."""
+    """Raises ConfigError if the judge in ``folder`` needs a base model that exists only as a folder
+    on this machine. The members of a hybrid (the judges that it combines) are checked too."""
     from medal_judges.models.base.saving import CONFIG_NAME
 
     for path in folder.rglob(CONFIG_NAME):

@@ -106,8 +106,8 @@ class FittedHead:
         return units
 
     def to_record(self) -> dict[str, Any]:
-        """Returns what judge.json stores about the head: its kind, number of layers, classes and
-        averages, but not its weights."""
+        """Returns what judge.json stores about the head, without its weights: the kind, the number
+        of layers, the classes, and what an average user and assistant turn adds to the output."""
         return {
             "kind": self.kind,
             "layers": len(self.layers),

@@ -59,8 +59,10 @@ class ReplyModel(nn.Module):
 
         Args:
             turn: The embeddings of the assistant turns, unit vectors [..., H].
-            before: The embedding of the turn just before each assistant turn, [..., H].
-            earlier: The embedding of the turn two before each assistant turn, [..., H].
+            before: The embedding of the turn just before each assistant turn, a unit vector.
+                Repeats ``turn`` at the start of a dialogue. [..., H].
+            earlier: The embedding of the turn two before each assistant turn, a unit vector.
+                Repeats ``turn`` if there is none. [..., H].
             measures: The standardised features of the assistant turns, [..., F].
         """
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]

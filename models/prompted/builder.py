@@ -119,13 +119,13 @@ class PromptBuilder:
     """Makes the prompts for a fixed list of dimensions.
 
     Args:
-        prompt: The prompt file.
+        prompt: The content of the prompt file.
         dimensions: The dimensions to ask about.
         variant: The wording of the prompt, such as ``few_shot``. None is the first in the prompt
             file.
         layout: The arrangement of the questions, such as ``together`` (one about all dimensions).
             None is the first in the prompt file.
-        role: Who the model is told to be, such as ``expert``. ``none`` gives it no role. None takes
+        role: Who the model is told to be, such as ``expert``, or ``"none"`` for no role. None takes
             each dimension's role in the prompt file.
         answer: The answer format, such as ``json``. None is the format in the prompt file.
         examples: Scored dialogues, of which few-shot variants show three.
@@ -258,7 +258,7 @@ class PromptBuilder:
 
         Args:
             view: What to show of the dialogue.
-            start: How many of the oldest turns of ``view`` to leave out. Gaps count as turns.
+            start: How many of the oldest entries of ``view.turns`` to leave out.
 
         Raises:
             ConfigError: The prompt shows examples, and fewer than three have a score on the

@@ -11,8 +11,7 @@ from medal_judges.reading.dialogues import start_report
 @with_options(locks="folder")
 def report(options: ReportOptions) -> None:
     """Show how good scored chats are, which chats to read, and where they are worse: in which
-    groups,
-    in which periods, and why.
+    groups, in which periods, and why.
 
     A gate stops a release: it compares the 95% interval of a dimension (mean, or share of chats
     with an issue) with a limit.

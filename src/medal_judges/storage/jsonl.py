@@ -245,7 +245,8 @@ class Journal:
     Attributes:
         path: The file.
         run: The settings and hashes of inputs that decide the results: ``{"seed": 0, "input":
-            "3f2a..."}``. They are saved in the first line. None saves none.
+            "3f2a..."}``. They are saved in the first line, and ``require_same_run`` raises
+            MedalError if the file has others. None saves none.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:

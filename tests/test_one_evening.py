@@ -19,6 +19,7 @@ from .hub_stub import TOKEN, Hub, Repo
 from .talks import write_rated
 
 ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "scripts/one_evening.sh"
 SERVER = ROOT / "tests/models/llm/server.py"
 # Words by the request, the labels that the schema asks for, and Yes from the user judge.
 ANSWERS = """
@@ -68,10 +69,7 @@ flags() {{
 
 
 def test_the_script_serves_the_models_of_the_config() -> None:
-    run, script = (
-        read_yaml("generate/medal"),
-        (ROOT / "scripts/one_evening.sh").read_text(),
-    )
+    run, script = read_yaml("generate/medal"), SCRIPT.read_text()
     served = {"-": run["users"]["gemma-3-27b-it"], **run["chatbots"]}
     for bot, llm in served.items():
         place, model = llm["base_url"][-4], re.escape(llm["model"])
@@ -104,9 +102,8 @@ def test_one_evening_at_tiny_scale(
     (folder / "generate.yaml").write_text(yaml.safe_dump(run))
     for name in ("medal_gpt41", "malformed"):
         judge = read_yaml(f"judges/{name}")
-        (folder / f"{name}.yaml").write_text(
-            yaml.safe_dump(judge | {"llm": judge["llm"] | paid})
-        )
+        judge |= {"llm": judge["llm"] | paid}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(judge))
     (overall,), rng = load_rubric("overall"), np.random.default_rng(0)
     words = [[" ".join(rng.choice(WORDS, 5)) for _ in range(8)] for _ in range(24)]
     scale = overall.low, overall.high
@@ -119,50 +116,29 @@ def test_one_evening_at_tiny_scale(
     files = {path.name: path.read_bytes() for path in tiny_llama.iterdir()}
     hub.repos["org/tiny"].commit(files, "base")
     python = sys.executable
-    named = {
-        "bin": Path(python).parent,
-        "python": python,
-        "server": SERVER,
-        "port": port,
-    }
-    bases = {"llama": "org/tiny", "modernbert": tiny_modernbert}
-    (folder / "settings.sh").write_text(
-        SETTINGS.format(folder=folder, **named, **bases)
-    )
-    env = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith(("HF_", "MEDAL_JUDGES_DATA"))
-    }
+    named = {"bin": Path(python).parent, "python": python, "folder": folder}
+    named |= {"server": SERVER, "port": port}
+    named |= {"llama": "org/tiny", "modernbert": tiny_modernbert}
+    (folder / "settings.sh").write_text(SETTINGS.format(**named))
+    left_out = ("HF_", "MEDAL_JUDGES_DATA")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     env |= {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
-    env |= {
-        "HF_HOME": str(tmp_path / "home"),
-        "OMP_NUM_THREADS": "1",
-        "GEMINI_API_KEY": "dummy",
-    }
-    env |= {
-        "OPENAI_API_KEY": "dummy",
-        "ONE_EVENING_SETTINGS": str(folder / "settings.sh"),
-    }
+    env |= {"HF_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    env |= {"GEMINI_API_KEY": "dummy", "OPENAI_API_KEY": "dummy"}
+    env |= {"ONE_EVENING_SETTINGS": str(folder / "settings.sh")}
     out = tmp_path / "out"
     env |= {"ONE_EVENING_OUT": str(out), "ONE_EVENING_HUB": "org"}
 
     def evening(**more: str) -> str:
-        done = subprocess.run(
-            [ROOT / "scripts/one_evening.sh"],
-            env=env | more,
-            capture_output=True,
-            text=True,
-        )
+        done = subprocess.run([SCRIPT], env=env | more, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr[-4000:]
         return done.stdout
 
     shown = evening()
     assert "To go on: ONE_EVENING_MAX_COST=DOLLARS" in shown and "dollars" in shown
     settings = f'{{"port": {port + 10}, "script": "{folder}/answers.py"}}'
-    with subprocess.Popen(
-        [python, SERVER, settings], stdout=subprocess.DEVNULL
-    ) as apis:
+    command = [python, SERVER, settings]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as apis:
         try:
             evening(ONE_EVENING_MAX_COST="50")
             again = evening(ONE_EVENING_MAX_COST="50")

@@ -18,7 +18,8 @@ def agreement(
     ``{"spearman/overall": 0.6}``.
 
     The value is the mean over data sources. A source whose ratings are all equal is left out. If
-    none remains, the result is empty. Equal scores have an AUC of 0.5 and a ρ of 0.
+    none remains, the result is empty. If the scores are all equal or NaN, the AUC
+    is 0.5 and ρ is 0.
 
     Args:
         name: The dimension.
@@ -32,16 +33,16 @@ def agreement(
     for source in np.unique(sources):
         rows = (sources == source) & np.isfinite(human)
         labels = human[rows]
-        # A judge may give all rows one score, or none after it diverged.
-        values_of_judge = np.nan_to_num(scores[rows])
+        values_of_judge = scores[rows]
         if is_binary:
             labels = labels >= 0.5
         if len(np.unique(labels)) < 2:
             continue
-        if is_binary:
+        # Equal scores, or NaN after training diverged, are as good as chance.
+        if not np.ptp(values_of_judge) > 0:
+            values.append(0.5 if is_binary else 0.0)
+        elif is_binary:
             values.append(roc_auc_score(labels, values_of_judge))
-        elif np.ptp(values_of_judge) == 0:
-            values.append(0.0)
         else:
             values.append(spearmanr(labels, values_of_judge).statistic)
     if not values:

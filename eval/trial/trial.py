@@ -32,7 +32,7 @@ from medal_judges.report.page import Page, Section, count_text, facts_section
 from medal_judges.report.table import Cell, Light, Row, Table, estimate_text
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
-from medal_judges.stats.means import Sample, estimate_mean
+from medal_judges.stats.means import MIN_FOR_MEAN, Sample, estimate_mean
 from medal_judges.storage.jsonl import write_records
 
 TRIAL_NAME = "trial.json"
@@ -49,7 +49,6 @@ _LEAD = (
     f"Red: the whole interval is beyond {BOUND} points in the wrong direction. A fault is red "
     "unless the whole interval is below 0."
 )
-_TRANSLATED = "The same dialogue in another language, against English."
 _JUDGES = 3  # sentences in the terminal
 Progress = Callable[[str, int], None]  # label, rows done since the last call
 
@@ -414,7 +413,8 @@ def trial_findings(
                     group, edit.name, edit.description, pairs, edit.harm
                 )
         if group == "same" and (pairs.check == LANGUAGE).any():
-            yield _make_finding("same", LANGUAGE, _TRANSLATED, pairs)
+            description = "The same dialogue in another language, against English."
+            yield _make_finding("same", LANGUAGE, description, pairs)
 
 
 def _make_finding(
@@ -425,8 +425,7 @@ def _make_finding(
     change = estimate_mean(Sample(changes, rows.conversation.tolist()))
     count = rows.conversation.nunique()
     verdict: Verdict = "none"
-    # an interval needs five conversations
-    if len(rows) >= MIN_PAIRS and count >= 5:
+    if len(rows) >= MIN_PAIRS and count >= MIN_FOR_MEAN:
         verdict = verdict_of(group, change, harm)
     return TrialFinding(group, check, description, verdict, change, len(rows), count)
 
@@ -520,36 +519,35 @@ def _summary_table(results: Sequence[TrialResult]) -> Table:
     for group, heading in GROUPS.items():
         cells: list[Cell] = [heading]
         for result in results:
-            verdicts = []
-            for finding in result.findings:
-                if finding.group == group and finding.verdict != "none":
-                    verdicts.append(finding.verdict)
-            cells.append(f"{verdicts.count('green')} of {len(verdicts)}")
+            verdicts = [f.verdict for f in result.findings if f.group == group]
+            decided = len(verdicts) - verdicts.count("none")
+            cells.append(f"{verdicts.count('green')} of {decided}")
         rows.append(cells)
     columns = ("Green checks", *(result.judge for result in results))
     return Table("", columns, rows)
 
 
 def trial_table(results: Sequence[TrialResult]) -> Table:
-    """Returns a table with a row for each check (an edit) and a column for each judge."""
+    """Returns a table with a row for each check (an edit) and a column for each judge. A cell is
+    empty if the judge was not checked, such as with translations into languages that it does not
+    support."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
+    blank = [""] * len(results)
     for group, heading in GROUPS.items():
         checks: dict[str, list[Cell]] = {}
-        pairs: dict[str, int] = {}
-        for result in results:
+        for column, result in enumerate(results, 1):
             for finding in result.findings:
                 if finding.group == group:
                     change = finding.change
                     text = estimate_text(change)
-                    light = Light(
+                    cells = checks.setdefault(finding.check, [finding.pairs, *blank])
+                    cells[column] = Light(
                         finding.verdict, text, finding.description, change.value
                     )
-                    checks.setdefault(finding.check, []).append(light)
-                    pairs[finding.check] = finding.pairs
         if checks:
             headings[len(rows)] = heading
         for check, cells in checks.items():
-            rows.append((check.replace("_", " "), pairs[check], *cells))
+            rows.append((check.replace("_", " "), *cells))
     columns = ("Check", "Pairs", *(result.judge for result in results))
     return Table("Change of the score by an edit", columns, rows, headings=headings)

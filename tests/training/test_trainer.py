@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -18,6 +19,7 @@ from medal_judges.training.arguments import training_arguments
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import TrainingExample
 from medal_judges.training.trainer import JudgeTrainer, tokenized_dataset
+from medal_judges.training.validation import agreement
 
 from ..conftest import WORDS
 from ..talks import talk
@@ -219,3 +221,10 @@ def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -
     with pytest.raises(MedalError, match="loss is nan at step 1") as caught:
         JudgeTrainer(judge, arguments, train_dataset=data).train()
     assert "args.learning_rate" in str(caught.value)
+
+
+def test_equal_scores_are_as_good_as_chance() -> None:
+    human, sources = np.array([0.0, 1, 0, 1]), np.zeros(4)
+    for scores in (np.full(4, 0.3), np.full(4, np.nan)):
+        assert agreement("x", human, scores, sources, True) == {"auc/x": 0.5}
+        assert agreement("x", human, scores, sources, False) == {"spearman/x": 0.0}

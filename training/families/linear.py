@@ -331,8 +331,9 @@ class Search:
         """Returns how well scores agree with people's labels of ``dimension``, such as
         ``{"spearman/overall": 0.6}``.
 
-        The value is the mean over data sources. A source whose labels or scores are all equal is
-        left out. If none remains, the result is empty.
+        The value is the mean over data sources. A source whose labels are all equal is left out.
+        If none remains, the result is empty. If the scores are all equal, the AUC is 0.5 and ρ is
+        0.
 
         Args:
             units: [k] scores on [0, 1].

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from medal_judges.eval.trial.trial import (
     _make_finding,
     run_trial,
     trial_page,
+    trial_table,
     verdict_of,
 )
 from medal_judges.models.base.judge import Judge, ScoreRequest
@@ -145,6 +147,18 @@ def test_verdicts(
 ) -> None:
     estimate = Estimate(sum(ends) / 2, *ends)
     assert verdict_of(group, estimate, harm) == verdict  # type: ignore[arg-type]
+
+
+def test_a_check_that_a_judge_lacks_is_an_empty_cell(
+    finished: dict[str, TrialResult],
+) -> None:
+    first, *others = finished["Oracle"].findings
+    lacking = replace(finished["Blind"], findings=tuple(others))
+    (row,) = [
+        row for row in trial_table([lacking, finished["Oracle"]]).rows if "" in row
+    ]
+    assert row[0] == first.check.replace("_", " ") and row[2] == ""
+    assert isinstance(row[3], Light)
 
 
 def test_four_conversations_are_too_few_for_a_verdict() -> None:

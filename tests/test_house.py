@@ -15,7 +15,7 @@ from medal_judges.cli import COMMANDS, load_command
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 248_853,  # 250,000
+    "tokens": 248_852,  # 250,000
     "density": 8.1,
     "vague": 0.2,
     "branchy_functions": 2,
@@ -30,7 +30,7 @@ ROOM_LIMITS = {
     "models": 75_239,  # 74,000
     "inference": 8_983,  # 10,500
     "training": 17_499,  # 17,500
-    "eval": 48_145,  # 52,000
+    "eval": 48_144,  # 52,000
     "stats": 11_641,  # 12,000
     "report": 5_467,  # 5,500
     BASE: 13_361,  # 12,500
@@ -42,10 +42,10 @@ ROOM_LIMITS = {
 SURFACE_LIMITS = {
     "keys": 279,  # 300
     "configs": 49,  # 60
-    "tests_lines": 28_733,  # 30,000
+    "tests_lines": 28_732,  # 30,000
     "benchmarks_lines": 3_498,  # 3,500
     "examples_lines": 296,
-    "doc_words": 21_697,  # 34,000
+    "doc_words": 21_680,  # 34,000
     "docs_tokens": 2_350,
     "yaml_lines": 7_919,
     "template_bytes": 32_196,

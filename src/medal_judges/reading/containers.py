@@ -245,7 +245,7 @@ def _csv_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
         first, skipped_lines = next(lines, ""), 1
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
-        header = _check_column_names(next(reader, []))
+        header = _read_column_names(next(reader, []))
     except csv.Error as error:
         raise ConfigError(
             f"the first row cannot be read as column names. Correct it: {error}"
@@ -291,7 +291,7 @@ def _csv_row_or_error(
     return row
 
 
-def _check_column_names(cells: Sequence[object]) -> list[str]:
+def _read_column_names(cells: Sequence[object]) -> list[str]:
     """Returns the column names in ``cells``. Raises ConfigError if a name is blank or repeated."""
     names = [str(cell or "").strip() for cell in cells]
     name, times = Counter(["", *names]).most_common(1)[0]
@@ -313,7 +313,7 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            _check_column_names(reader.schema_arrow.names)
+            _read_column_names(reader.schema_arrow.names)
             groups = range(reader.num_row_groups)
             sizes = [reader.metadata.row_group(i).total_byte_size for i in groups]
             limit = max(jsonl.ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
@@ -463,7 +463,7 @@ def _first_sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
             cells.pop()
         if not titles:
             titles.append(title)
-            header = _check_column_names(cells)
+            header = _read_column_names(cells)
         elif title != titles[0]:
             if title not in titles:
                 titles.append(title)

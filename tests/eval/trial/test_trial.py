@@ -193,7 +193,7 @@ def test_two_judges_in_one_table_and_a_second_run_scores_nothing(
     out = tmp_path / "trial"
     done = medal("length", "repetition", *TINY, "--out", str(out))
     assert done.exit_code == 0, done.output
-    assert "length: 0 of 0 checks are red (31 have too few" in done.output
+    assert "length: 0 of 0 checks are red (31 have too few dialogues)" in done.output
     assert str(out / "trial.html") in done.output
     written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
     results = [parse(TrialResult, record) for record in written["trials"]]
